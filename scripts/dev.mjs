@@ -1,0 +1,23 @@
+// The app with hot reload, against a server that runs already, or else against one that this script starts.
+
+import { buildBinary } from "./build.mjs";
+import { install } from "./install.mjs";
+import { become, binary, start } from "./run.mjs";
+
+const dashboard = process.env.MILLPOND_DASHBOARD ?? "127.0.0.1:8081";
+
+async function serves() {
+	try {
+		return (await fetch(`http://${dashboard}/healthz`)).ok;
+	} catch {
+		return false;
+	}
+}
+
+install();
+if (!(await serves())) {
+	buildBinary();
+	const server = start(binary, process.argv.slice(2), { MILLPOND_DASHBOARD: dashboard });
+	process.on("exit", () => server.kill());
+}
+become(start("npm", ["run", "--silent", "dev", "--workspace", "web"], { MILLPOND_DASHBOARD: dashboard }));

@@ -1,0 +1,93 @@
+// Everything that must hold before a change lands, cheapest first; the first failure ends it.
+// `npm test -- lint go` runs only the named steps.
+
+import { rmSync } from "node:fs";
+import { devNull } from "node:os";
+import { join } from "node:path";
+import { buildApp, buildBinary, goBuild } from "./build.mjs";
+import { clients } from "./chromium.mjs";
+import { goTest, playwrightCounts, vitestCounts } from "./count.mjs";
+import { install } from "./install.mjs";
+import { binary, fail, read, root, run } from "./run.mjs";
+
+const results = "e2e/results";
+const platforms = ["linux", "darwin", "windows"].flatMap((os) => ["amd64", "arm64"].map((arch) => [os, arch]));
+const goTool = (name, ...args) => ["tool", "-modfile=scripts/tools.mod", name, ...args];
+const packages = () => read("go", ["list", "./..."]).trim().split("\n");
+
+// Each step returns the counts of its tests, or nothing where it is one check.
+const steps = {
+	packages: install,
+	format() {
+		const wrong = read("go", goTool("gofumpt", "-l", "."));
+		if (wrong === null) fail("gofumpt does not run");
+		if (wrong) fail(`not formatted as gofumpt does (npm run format mends it):\n${wrong}`);
+	},
+	app: buildApp,
+	vet: () => run("go", ["vet", "./..."]),
+	staticcheck: () => run("go", goTool("staticcheck", "./...")),
+	lint: () => run("npx", ["oxlint", "--deny-warnings"]),
+	types() {
+		run("npx", ["tsc", "--noEmit", "--project", "web"]);
+		run("npx", ["tsc", "--noEmit", "--project", "e2e"]);
+	},
+	vitest() {
+		const report = `${results}/vitest.json`;
+		const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${join(root, report)}`];
+		run("npm", ["run", "--silent", "test", "--workspace", "web", "--", ...reporters]);
+		return vitestCounts(report);
+	},
+	go: () => goTest(["-race", ...packages().filter((name) => !name.startsWith("millpond/e2e"))]),
+	build: buildBinary,
+	platforms() {
+		for (const [GOOS, GOARCH] of platforms) {
+			console.log(`${GOOS}/${GOARCH}`);
+			run("go", [...goBuild, "-o", devNull, "."], { GOOS, GOARCH, CGO_ENABLED: "0" });
+		}
+	},
+	program() {
+		clients();
+		// The tests drive the program from outside, in its own process: the race detector would see only the tests.
+		return goTest(["-timeout=15m", ...packages().filter((name) => name.startsWith("millpond/e2e"))], {
+			MILLPOND_BINARY: join(root, binary),
+			MILLPOND_GIB: "1",
+		});
+	},
+	browser() {
+		const report = `${results}/browser.json`;
+		run("npm", ["run", "--silent", "test", "--workspace", "e2e"], {
+			CHROMIUM: clients(),
+			PLAYWRIGHT_JSON_OUTPUT_FILE: join(root, report),
+		});
+		return playwrightCounts(report);
+	},
+	bench() {
+		run("go", ["build", "-o", "bin/bench", "./e2e/bench"]);
+		run("bin/bench", ["--millpond", binary, "--smoke"]);
+	},
+};
+
+const asked = process.argv.slice(2);
+for (const name of asked) if (!steps[name]) fail(`no step ${name}; there are ${Object.keys(steps).join(", ")}`);
+
+const total = { passed: 0, failed: 0, skipped: 0 };
+const times = [];
+let running = "";
+
+process.on("exit", (code) => {
+	if (code !== 0) console.log(`\nFAILED at: ${running}`);
+	else console.log(`\n${times.join("\n")}`);
+	const skipped = total.skipped > 0 ? `, ${total.skipped} skipped` : "";
+	console.log(`${total.passed} passed, ${total.failed + (code !== 0 && total.failed === 0 ? 1 : 0)} failed${skipped}`);
+});
+
+rmSync(join(root, results), { recursive: true, force: true });
+for (const name of asked.length > 0 ? asked : Object.keys(steps)) {
+	running = name;
+	console.log(`\n== ${name}`);
+	const began = Date.now();
+	const counts = (await steps[name]()) ?? { passed: 1, failed: 0, skipped: 0 };
+	for (const key of Object.keys(total)) total[key] += counts[key];
+	if (counts.failed > 0) process.exit(1);
+	times.push(`${name.padEnd(12)} ${((Date.now() - began) / 1000).toFixed(1).padStart(7)} s`);
+}
