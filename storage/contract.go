@@ -29,9 +29,6 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Files is the file layer, so that a test can put a disk that stalls or fails under a Store.
-type Files interface{}
-
 // Store keeps sessions and their bodies.
 type Store struct{}
 
