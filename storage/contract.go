@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// BufferSize is the capacity of a Buffer, in bytes.
-const BufferSize = 64 << 10
-
 // SlowDisk says what gives when the disk cannot keep up.
 type SlowDisk uint8
 
@@ -75,15 +72,6 @@ func (w *BodyWriter) Wait(ctx context.Context) { panic("outline") }
 
 // Complete says that the sender finished the body.
 func (w *BodyWriter) Complete() { panic("outline") }
-
-// Buffer is a pooled block of memory, which travels from the relay to the disk without a copy.
-type Buffer struct{ B []byte }
-
-// NewBuffer takes a buffer of BufferSize bytes from the pool.
-func NewBuffer() *Buffer { panic("outline") }
-
-// Free gives the buffer back unused.
-func (b *Buffer) Free() { panic("outline") }
 
 // Session returns the whole record, also of an open session. An unknown id is fs.ErrNotExist.
 func (s *Store) Session(id uint64) (Session, error) { panic("outline") }
