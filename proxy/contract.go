@@ -102,15 +102,6 @@ func (p *Proxy) tunnel(ctx context.Context, c *conn, up *upstreamConn, s storage
 	panic("outline")
 }
 
-// CA is the certificate authority that clients trust.
-type CA struct{}
-
-// LoadCA opens the authority in dir (cert.pem, key.pem of mode 0600), making it where there is none.
-func LoadCA(dir string) (*CA, error) { panic("outline") }
-
-// Certificate is what devices install.
-func (ca *CA) Certificate() *x509.Certificate { panic("outline") }
-
 // New returns a Proxy that serves nothing yet.
 func New(cfg Config) (*Proxy, error) { panic("outline") }
 
