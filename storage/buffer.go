@@ -37,7 +37,7 @@ func (b *Buffer) Free() {
 	if b.freed.Swap(true) {
 		panic("storage: Buffer freed twice")
 	}
-	if len(b.B) == LargeBufferSize {
+	if cap(b.B) == LargeBufferSize { // an owner may have cut its length
 		largeOut.Add(-1)
 		largeBuffers.give(b)
 		return

@@ -1,0 +1,231 @@
+package storage
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+const (
+	// ownMemory is what each recording may hold without asking: two buffers, so that one fills while one is written.
+	ownMemory = 128 << 10
+
+	// sharedMemory is what all recordings together may hold beyond their own.
+	sharedMemory = 64 << 20
+
+	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
+	// could see that. With ownMemory that makes the 256 KiB for each open connection.
+	overshoot = 2 * BufferSize
+
+	// stallLimit is how long recordings wait for a disk that makes no progress at all.
+	stallLimit = 10 * time.Second
+)
+
+// Why the capture of a body was cut, after "captured to byte N: ".
+const (
+	cutSlow    = "the disk is slower than the body (--slow-disk=cut)"
+	cutStalled = "the disk made no progress for 10 s"
+	cutMemory  = "the memory for bodies on their way to the disk is used up"
+)
+
+// budget shares out the memory that bodies hold between the relay and the disk. A recording holds ownMemory freely, and of the
+// shared memory at most twice what is free: a lone one may take two thirds, many take less each, and some is always left for the next
+// (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+type budget struct {
+	slow SlowDisk
+
+	mu      sync.Mutex
+	used    int64 // of the shared memory; overshoot can take it past sharedMemory
+	waiting waiting
+	watch   *time.Timer // runs while any recording waits
+	since   time.Time   // of the last progress, or of the first to wait after it
+	stalled bool        // no progress since watch ran out: waiting would be in vain
+}
+
+func newBudget(slow SlowDisk) *budget { return &budget{slow: slow} }
+
+// share opens the share of one recording, which counts both sides.
+func (b *budget) share() *share { return &share{budget: b, at: -1} }
+
+// progress says that bytes have reached the disk. Memory that is released without that is no progress.
+func (b *budget) progress() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stalled = false
+	if b.watch != nil {
+		b.since = time.Now()
+		b.watch.Reset(stallLimit)
+	}
+}
+
+// inUse returns the shared bytes in use.
+func (b *budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// share is what one recording holds.
+type share struct {
+	budget *budget
+
+	// under budget.mu
+	held   int64         // bytes
+	beyond int64         // bytes added while the shared memory was used up
+	room   chan struct{} // closed when it need wait no longer; nil while it need not
+	at     int           // its place in waiting, -1 where it does not wait
+	reason string        // why it was cut; empty while it is not
+}
+
+// add counts n bytes that the recording holds from now on, and never blocks. It returns false, counting nothing, where the recording is
+// cut: then, or before.
+func (s *share) add(n int) bool {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.reason != "" {
+		return false
+	}
+	grown := max(s.held+int64(n)-ownMemory, 0)
+	used := b.used + grown - s.shared()
+	switch {
+	case grown == 0:
+	case b.slow == Cut && grown > 2*(sharedMemory-used):
+		s.cut(cutSlow)
+		return false
+	case used <= sharedMemory:
+	case s.beyond >= overshoot:
+		s.cut(cutMemory)
+		return false
+	default:
+		s.beyond += int64(n)
+	}
+	s.held += int64(n)
+	b.used = used
+	if s.at >= 0 {
+		heap.Fix(&b.waiting, s.at)
+	}
+	return true
+}
+
+// release counts n bytes as no longer held, which lets recordings that wait go on.
+func (s *share) release(n int) {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := s.shared()
+	s.held -= int64(n)
+	b.used -= before - s.shared()
+	if s.at >= 0 {
+		heap.Fix(&b.waiting, s.at)
+	}
+	for len(b.waiting) > 0 && !b.waiting[0].over() {
+		b.waiting[0].resume()
+	}
+}
+
+// full returns nil while the recording may take more. Else it is a channel that is closed when it may, or when it was cut.
+func (s *share) full() <-chan struct{} {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case s.room != nil:
+		return s.room
+	case s.reason != "" || b.slow == Cut:
+		return nil
+	case !s.over():
+		s.beyond = 0
+		return nil
+	case b.stalled:
+		s.cut(cutStalled)
+		return nil
+	}
+	s.room = make(chan struct{})
+	heap.Push(&b.waiting, s)
+	if b.watch == nil {
+		b.since = time.Now()
+		b.watch = time.AfterFunc(stallLimit, b.stall)
+	}
+	return s.room
+}
+
+// cutReason returns why the recording was cut, and empty while it is not.
+func (s *share) cutReason() string {
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	return s.reason
+}
+
+// close ends the share of a recording that is over: nobody waits for it any more, and what it holds is still to be released.
+func (s *share) close() {
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	s.resume()
+}
+
+// stall cuts every recording that waits.
+func (b *budget) stall() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 || time.Since(b.since) < stallLimit {
+		return // the timer was stopped or set anew just when it ran out
+	}
+	b.stalled = true
+	for len(b.waiting) > 0 {
+		b.waiting[0].cut(cutStalled)
+	}
+}
+
+// shared returns the bytes it holds of the shared memory.
+func (s *share) shared() int64 { return max(s.held-ownMemory, 0) }
+
+// over reports whether it holds more than the free memory allows.
+func (s *share) over() bool {
+	return s.shared() > max(2*(sharedMemory-s.budget.used), 0)
+}
+
+func (s *share) cut(why string) {
+	s.reason = why
+	s.resume()
+}
+
+// resume ends its waiting.
+func (s *share) resume() {
+	if s.room == nil {
+		return
+	}
+	close(s.room)
+	s.room = nil
+	heap.Remove(&s.budget.waiting, s.at)
+	if b := s.budget; len(b.waiting) == 0 {
+		b.watch.Stop()
+		b.watch = nil
+	}
+}
+
+// waiting is a heap of the shares that wait, the one that holds the least first: it is the first that may go on.
+type waiting []*share
+
+func (w waiting) Len() int           { return len(w) }
+func (w waiting) Less(i, j int) bool { return w[i].held < w[j].held }
+
+func (w waiting) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].at, w[j].at = i, j
+}
+
+func (w *waiting) Push(x any) {
+	s := x.(*share)
+	s.at = len(*w)
+	*w = append(*w, s)
+}
+
+func (w *waiting) Pop() any {
+	last := len(*w) - 1
+	s := (*w)[last]
+	(*w)[last] = nil
+	*w = (*w)[:last]
+	s.at = -1
+	return s
+}

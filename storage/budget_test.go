@@ -1,0 +1,240 @@
+package storage
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// take adds blocks of BufferSize until the share is full, and returns the bytes it holds.
+func take(t *testing.T, s *share) (held int64, room <-chan struct{}) {
+	t.Helper()
+	for range 2 * sharedMemory / BufferSize {
+		if !s.add(BufferSize) {
+			t.Fatalf("cut: %s", s.cutReason())
+		}
+		if room = s.full(); room != nil {
+			return s.held, room
+		}
+	}
+	t.Fatal("never full")
+	return 0, nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestOwnMemoryNeedsNoSharedMemory(t *testing.T) {
+	b := newBudget(Wait)
+	b.used = sharedMemory // others have it all
+	s := b.share()
+	for range ownMemory / BufferSize {
+		if !s.add(BufferSize) {
+			t.Fatal("cut within its own memory")
+		}
+	}
+	if s.full() != nil {
+		t.Error("full while it holds no more than its own")
+	}
+	s.add(1)
+	if s.full() == nil {
+		t.Error("not full with one byte beyond its own, and none free")
+	}
+}
+
+func TestLoneRecordingTakesTwoThirds(t *testing.T) {
+	b := newBudget(Wait)
+	s := b.share()
+	held, room := take(t, s)
+	want := int64(ownMemory + 2*sharedMemory/3)
+	if held < want || held > want+BufferSize {
+		t.Errorf("full at %d bytes, want the first block beyond %d", held, want)
+	}
+	s.release(BufferSize)
+	if !closed(room) {
+		t.Error("still waits after it released what was too much")
+	}
+	if s.full() != nil {
+		t.Error("full again without having added")
+	}
+}
+
+func TestEveryRecordingFindsSomeMemory(t *testing.T) {
+	b := newBudget(Wait)
+	last := int64(sharedMemory)
+	for i := range 300 {
+		held, _ := take(t, b.share())
+		if held < ownMemory+1 || held > last {
+			t.Fatalf("recording %d is full at %d bytes, the one before at %d", i, held, last)
+		}
+		last = held
+	}
+	if got := b.inUse(); got > sharedMemory+300*overshoot {
+		t.Errorf("%d bytes in use", got)
+	}
+}
+
+func TestReleaseWakesTheSmallestFirst(t *testing.T) {
+	b := newBudget(Wait)
+	large, small := b.share(), b.share()
+	_, largeRoom := take(t, large)
+	_, smallRoom := take(t, small)
+	other := b.share()
+	other.held, b.used = sharedMemory, sharedMemory
+	if closed(largeRoom) || closed(smallRoom) {
+		t.Fatal("woken without a release")
+	}
+	other.release(int(small.shared())) // now small holds half of twice what is free
+	if !closed(smallRoom) || closed(largeRoom) {
+		t.Errorf("small goes on: %v, large goes on: %v; want only small", closed(smallRoom), closed(largeRoom))
+	}
+}
+
+func TestRecordingThatHonoursFullIsNotCut(t *testing.T) {
+	b := newBudget(Wait)
+	s := b.share()
+	for range 100 {
+		s.add(BufferSize)
+	}
+	if s.full() != nil {
+		t.Fatal("full")
+	}
+	b.used = sharedMemory + 1 // others were faster
+	for side := range 2 {
+		if !s.add(BufferSize) { // each side has a read in hand
+			t.Fatalf("side %d: cut: %s", side, s.cutReason())
+		}
+	}
+	if s.full() == nil {
+		t.Error("not full")
+	}
+}
+
+func TestRecordingThatIgnoresFullIsCut(t *testing.T) {
+	b := newBudget(Wait)
+	s := b.share()
+	blocks := 0
+	for s.add(BufferSize) {
+		s.full()
+		if blocks++; blocks > 2*sharedMemory/BufferSize {
+			t.Fatal("never cut")
+		}
+	}
+	if got := b.inUse(); got > sharedMemory+overshoot {
+		t.Errorf("%d bytes in use, want at most %d", got, sharedMemory+overshoot)
+	}
+	if s.cutReason() != cutMemory {
+		t.Errorf("cut because %q", s.cutReason())
+	}
+	if s.full() != nil {
+		t.Error("a cut recording waits")
+	}
+	s.release(int(s.held))
+	if b.inUse() != 0 || s.add(1) {
+		t.Error("a cut recording takes more, or leaves something behind")
+	}
+}
+
+func TestSlowDiskCutsInsteadOfWaiting(t *testing.T) {
+	b := newBudget(Cut)
+	s, other := b.share(), b.share()
+	for s.add(BufferSize) {
+		if s.full() != nil {
+			t.Fatal("waits")
+		}
+	}
+	if s.cutReason() != cutSlow {
+		t.Errorf("cut because %q", s.cutReason())
+	}
+	want := int64(ownMemory + 2*sharedMemory/3)
+	if s.held > want || s.held < want-BufferSize {
+		t.Errorf("cut at %d bytes, want the last block within %d", s.held, want)
+	}
+	if !other.add(BufferSize) {
+		t.Error("another recording is cut too")
+	}
+}
+
+func TestStalledDiskCutsAfterTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		time.Sleep(time.Hour) // an idle disk is not a stalled one
+		_, room := take(t, s)
+
+		time.Sleep(stallLimit - time.Second)
+		b.progress()
+		time.Sleep(stallLimit - time.Second)
+		if closed(room) {
+			t.Fatal("cut though the disk made progress 9 s ago")
+		}
+		late := b.share()
+		_, lateRoom := take(t, late)
+		begun := time.Now()
+		<-room
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("cut after %v more, want 1s", took)
+		}
+		<-lateRoom
+		if s.cutReason() != cutStalled || late.cutReason() != cutStalled {
+			t.Errorf("cut because %q, %q", s.cutReason(), late.cutReason())
+		}
+
+		// While the disk is known to stall nobody waits for it; once it goes on, they do again.
+		next := b.share()
+		for next.add(BufferSize) {
+			if next.full() != nil {
+				t.Fatal("waits for a disk that is known to stall")
+			}
+		}
+		b.progress()
+		again := b.share()
+		take(t, again)
+		again.close()
+	})
+}
+
+func TestReleaseIsNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		_, room := take(t, s)
+		dropped := b.share()
+		begun := time.Now()
+		for range 20 {
+			dropped.add(1)
+			time.Sleep(stallLimit / 20)
+			dropped.release(1)
+		}
+		<-room
+		if took := time.Since(begun); took != stallLimit {
+			t.Errorf("cut after %v, want %v", took, stallLimit)
+		}
+	})
+}
+
+func TestCloseEndsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		_, room := take(t, s)
+		s.close()
+		if !closed(room) {
+			t.Error("still waits")
+		}
+		time.Sleep(2 * stallLimit)
+		if s.cutReason() != "" {
+			t.Error("a recording that was over is cut")
+		}
+		s.release(int(s.held))
+		if b.inUse() != 0 {
+			t.Errorf("%d bytes in use", b.inUse())
+		}
+	})
+}
