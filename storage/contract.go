@@ -111,16 +111,6 @@ func (s *Store) Annotate(id uint64, fn func(*Session)) error { panic("outline") 
 // Subscribe returns a feed of changed session ids.
 func (s *Store) Subscribe() *Feed { panic("outline") }
 
-// Feed gathers the ids of sessions that were begun, changed, ended or deleted since it was last taken. It holds at most FeedLimit ids;
-// beyond that it forgets them and says so. A subscriber that never takes costs no more than that.
-type Feed struct{}
-
-const FeedLimit = 16 << 10
-
-func (f *Feed) Wake() <-chan struct{}                 { panic("outline") } // has a value when there is something to take
-func (f *Feed) Take() (ids []uint64, overflowed bool) { panic("outline") }
-func (f *Feed) Close()                                { panic("outline") }
-
 // Status tells how the store is.
 type Status struct {
 	Sessions     uint64 // rows
