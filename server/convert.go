@@ -1,0 +1,78 @@
+package server
+
+import (
+	"encoding/hex"
+	"time"
+
+	"millpond/storage"
+)
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// latin1 turns wire bytes into text, one character a byte.
+func latin1(b []byte) string {
+	runes := make([]rune, len(b))
+	for i, c := range b {
+		runes[i] = rune(c)
+	}
+	return string(runes)
+}
+
+func summaryOf(r *storage.Row) Summary {
+	return Summary{
+		ID: r.ID, State: r.State.String(), Durable: r.Durable,
+		Method: r.Method, Scheme: r.Scheme, Host: r.Host, Upstream: r.Upstream, Path: r.Path, Protocol: r.Protocol,
+		Status: r.Status, ContentType: r.ContentType, RequestBytes: r.RequestBytes, ResponseBytes: r.ResponseBytes,
+		Started: r.Started, Duration: milliseconds(r.Duration), FirstByte: milliseconds(r.FirstByte),
+		Client: r.Client, Error: r.Error, Flags: append([]string{}, r.Flags...),
+		Pinned: r.Pinned, Note: r.Note, Color: r.Color,
+	}
+}
+
+func sessionOf(r *storage.Row, s *storage.Session) Session {
+	out := Session{
+		Summary:  summaryOf(r),
+		Request:  messageOf(&s.Sides[storage.Request]),
+		Response: messageOf(&s.Sides[storage.Response]),
+		Timing: Timing{
+			Started:      s.Timing.Started,
+			Connect:      moment(s.Timing.Connect),
+			Connected:    moment(s.Timing.Connected),
+			Secured:      moment(s.Timing.Secured),
+			RequestSent:  moment(s.Timing.RequestSent),
+			ResponseHead: moment(s.Timing.ResponseHead),
+			Ended:        moment(s.Timing.Ended),
+		},
+	}
+	if t := s.TLS; t != nil {
+		converted := TLS(*t)
+		out.TLS = &converted
+	}
+	return out
+}
+
+func messageOf(m *storage.Message) Message {
+	out := Message{
+		Head:     latin1(m.Head),
+		Fields:   fieldsOf(m.Head),
+		Received: latin1(m.Received),
+		Trailers: trailersOf(m.Trailers),
+		Body: Body{
+			Size: m.Body.Size, Passed: m.Body.Passed, Complete: m.Body.Complete,
+			SHA256: hex.EncodeToString(m.Body.SHA256), Missing: m.Body.Missing,
+			Coding: codingOf(m.Head),
+		},
+	}
+	for _, head := range m.Informational {
+		out.Informational = append(out.Informational, latin1(head))
+	}
+	return out
+}
+
+// moment returns nil for the zero time.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answerTime bounds the writing of an answer; bodies roll it on as the reader makes progress.
+const answerTime = time.Minute
+
+// guard stands before every route. It checks, in this order, that the request names the dashboard (Host, against DNS rebinding),
+// that no other site's page sent it (Origin, Sec-Fetch-Site), and that it shows the token its route asks for.
+type guard struct {
+	next       *routes
+	allowHosts []string // lower case
+	token      [sha256.Size]byte
+	cookieKey  []byte
+	shares     *shares
+	now        func() time.Time
+}
+
+func newGuard(token string, allowHosts []string, next *routes, shares *shares, now func() time.Time) *guard {
+	g := &guard{next: next, token: sha256.Sum256([]byte(token)), shares: shares, now: now}
+	for _, h := range allowHosts {
+		g.allowHosts = append(g.allowHosts, strings.ToLower(strings.TrimSuffix(h, ".")))
+	}
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("millpond dashboard cookie"))
+	g.cookieKey = mac.Sum(nil)
+	return g
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // every net/http connection can
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+
+	wants := g.next.access(r)
+	if !g.hostAllowed(r) {
+		writeProblem(w, problem(http.StatusMisdirectedRequest,
+			"The dashboard does not answer to the name %q. Use its own address, or start Millpond with --allow-host %s.", r.Host, r.Host))
+		return
+	}
+	if !g.ownPage(r, wants) {
+		writeProblem(w, problem(http.StatusForbidden, "Another site's page may not call the dashboard. Open the dashboard itself."))
+		return
+	}
+	switch wants {
+	case withToken:
+		if !g.hasToken(r) {
+			h.Set("WWW-Authenticate", `Bearer realm="Millpond"`)
+			writeProblem(w, problem(http.StatusUnauthorized,
+				"The token is missing or wrong. Open the link that Millpond printed when it started, or send Authorization: Bearer with its token."))
+			return
+		}
+	case withShare:
+		share, ok := g.sharedBy(r)
+		if !ok {
+			writeProblem(w, noShare())
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), shareKey{}, share))
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+// hostAllowed reports whether Host names the dashboard: a loopback name, or the address that the connection came in on, with that
+// connection's port; or what --allow-host named.
+func (g *guard) hostAllowed(r *http.Request) bool {
+	host, port := splitHost(r.Host)
+	if g.listed(host, port) {
+		return true
+	}
+	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if addr == nil {
+		return false
+	}
+	local, err := netip.ParseAddrPort(addr.String())
+	if err != nil || port != strconv.Itoa(int(local.Port())) {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && (ip.IsLoopback() || ip.Unmap() == local.Addr().Unmap().WithZone(""))
+}
+
+func (g *guard) listed(host, port string) bool {
+	return slices.Contains(g.allowHosts, host) || slices.Contains(g.allowHosts, net.JoinHostPort(host, port))
+}
+
+// splitHost returns the name, in lower case and without brackets and final dot, and the port, 80 where none is given.
+func splitHost(hostport string) (host, port string) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), "80"
+	}
+	return strings.ToLower(strings.TrimSuffix(host, ".")), port
+}
+
+// ownPage reports whether the request was sent by a page of the dashboard, or by no page at all.
+// Cookies are shared among the ports of a host, so same-site is not enough.
+func (g *guard) ownPage(r *http.Request, wants access) bool {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		return g.ownOrigin(r, origin)
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		// A link on another site may lead to the app: it holds no data, and asks for a token by itself.
+		return wants == openToAll && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	}
+	// Browsers send Origin with every change and every WebSocket handshake: without one only a Bearer token, which no browser adds by itself, will do.
+	safe := (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == ""
+	return safe || bearer(r) != ""
+}
+
+func (g *guard) ownOrigin(r *http.Request, origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false // also "null", a sandboxed page
+	}
+	return strings.EqualFold(u.Host, r.Host) || g.listed(splitHost(u.Host))
+}
+
+// bearer returns the token of the Authorization field. RFC 6750, section 2.1.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func (g *guard) hasToken(r *http.Request) bool {
+	if token := bearer(r); token != "" {
+		return g.isToken(token)
+	}
+	for _, c := range r.CookiesNamed(cookieName("millpond", r)) {
+		if g.validCookie(c.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// isToken compares in a time that does not depend on the token.
+func (g *guard) isToken(token string) bool {
+	got := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(got[:], g.token[:]) == 1
+}
+
+// cookieName holds the port that the browser sees, because browsers do not separate cookies by port.
+func cookieName(name string, r *http.Request) string {
+	_, port := splitHost(r.Host)
+	return name + "_" + port
+}
+
+// newCookie returns a value that validCookie accepts until expires: the time, and its MAC under a key made from the token.
+// A new token makes every cookie invalid.
+func (g *guard) newCookie(expires time.Time) string {
+	at := strconv.FormatInt(expires.Unix(), 10)
+	return at + "." + base64.RawURLEncoding.EncodeToString(g.sign(at))
+}
+
+func (g *guard) validCookie(value string) bool {
+	at, mac, _ := strings.Cut(value, ".")
+	got, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(got, g.sign(at)) {
+		return false
+	}
+	unix, err := strconv.ParseInt(at, 10, 64)
+	return err == nil && g.now().Before(time.Unix(unix, 0))
+}
+
+func (g *guard) sign(at string) []byte {
+	mac := hmac.New(sha256.New, g.cookieKey)
+	mac.Write([]byte(at))
+	return mac.Sum(nil)
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// cookieLife bounds the dashboard's cookie. A restart with another token ends it too.
+const cookieLife = 7 * 24 * time.Hour
+
+// requestInput gives an operation the request itself.
+type requestInput struct{ request *http.Request }
+
+// Resolve is called by huma before the operation.
+func (in *requestInput) Resolve(ctx huma.Context) []error {
+	in.request, _ = humago.Unwrap(ctx)
+	return nil
+}
+
+// cookieAnswer is 204 with a cookie.
+type cookieAnswer struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+}
+
+// login wants the token itself, so that a cookie cannot prolong itself.
+func (s *Server) login(_ context.Context, in *requestInput) (*cookieAnswer, error) {
+	if !s.guard.isToken(bearer(in.request)) {
+		return nil, problem(http.StatusUnauthorized, "Send the token itself, as Authorization: Bearer.")
+	}
+	expires := s.now().Add(cookieLife)
+	return &cookieAnswer{cookie(cookieName("millpond", in.request), s.guard.newCookie(expires), "/", cookieLife)}, nil
+}
+
+func (s *Server) logout(_ context.Context, in *requestInput) (*cookieAnswer, error) {
+	return &cookieAnswer{cookie(cookieName("millpond", in.request), "", "/", -time.Second)}, nil
+}
+
+// cookie returns one that scripts cannot read and other sites' pages cannot send. It is not Secure: on loopback there is no TLS.
+func cookie(name, value, path string, life time.Duration) http.Cookie {
+	return http.Cookie{Name: name, Value: value, Path: path, MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode}
+}

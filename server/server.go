@@ -1,0 +1,103 @@
+// Package server is the dashboard's side: the API, live views, bodies by range, shares, and the app's assets.
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"millpond/storage"
+)
+
+// Config says what a Server is made of. Store, CA and Token are needed.
+type Config struct {
+	Store *storage.Store
+	CA    *x509.Certificate // what devices install
+	Token string            // opens the dashboard
+
+	// AllowHosts are further names, "name" or "name:port", by which browsers may call the dashboard, and whose pages may call it.
+	// Loopback's names, and the address that a connection came in on, are allowed without.
+	AllowHosts []string
+
+	Proxy     netip.AddrPort // the proxy's listener
+	Dashboard netip.AddrPort // the dashboard's listener
+	Version   string
+	Profiles  bool // serve net/http/pprof, with the token
+	Logger    *slog.Logger
+	Now       func() time.Time // nil: time.Now
+}
+
+// Server serves the dashboard.
+type Server struct {
+	cfg     Config
+	store   *storage.Store
+	log     *slog.Logger
+	now     func() time.Time
+	started time.Time
+	routes  *routes
+	guard   *guard
+	shares  *shares
+	live    *hub
+	http    http.Server
+
+	ctx  context.Context // done when the server shuts down
+	stop context.CancelFunc
+	work sync.WaitGroup // live connections, which http.Server does not count
+}
+
+// New returns a Server that serves nothing yet.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.CA == nil || cfg.Token == "" {
+		return nil, errors.New("make the dashboard's server: Store, CA and Token are needed")
+	}
+	s := &Server{cfg: cfg, store: cfg.Store, log: cfg.Logger, now: cfg.Now}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.started = s.now()
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	var err error
+	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
+		return nil, err
+	}
+	s.register()
+	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)
+	s.live = newHub(s.store, s.now)
+	s.http = http.Server{
+		Handler:           s.guard,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Serve answers on l until Shutdown or an error of the listener. It may run for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the dashboard on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown ends live connections and everything that follows a growing body, lets other answers end until ctx is done, and closes what is left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = fmt.Errorf("shut the dashboard down: %w", errors.Join(err, s.http.Close()))
+	}
+	s.work.Wait()
+	return err
+}

@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"net/http"
+
+	"millpond/storage"
+)
+
+// deleteStep is how many sessions are gathered before they are deleted, so that a filter that matches a million holds 8 KiB.
+const deleteStep = 1000
+
+type listInput struct {
+	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL, upper and lower case alike."`
+	Limit  int    `query:"limit" minimum:"0" maximum:"1000" default:"100"`
+	Before uint64 `query:"before" doc:"Only sessions with a lower id: the last id of the page before. 0: from the newest."`
+	Count  bool   `query:"count" doc:"Give total also with a filter, which looks at every session."`
+}
+
+func (s *Server) listSessions(ctx context.Context, in *listInput) (*answer[SessionList], error) {
+	matches, err := parseFilter(in.Filter)
+	if err != nil {
+		return nil, err
+	}
+	list := SessionList{Sessions: []Summary{}}
+	if matches == nil {
+		total := s.store.Status().Sessions
+		list.Total = &total
+	}
+	counting := matches != nil && in.Count
+	before := in.Before
+	if before == 0 {
+		before = math.MaxUint64
+	}
+	from := before
+	if counting {
+		from = math.MaxUint64 // the total is over all pages
+	}
+	var total uint64
+	err = s.scanDown(ctx, from, func(r *storage.Row) bool {
+		if matches != nil && !matches(r) {
+			return true
+		}
+		total++
+		if r.ID < before && len(list.Sessions) < in.Limit {
+			list.Sessions = append(list.Sessions, summaryOf(r))
+		}
+		return counting || len(list.Sessions) < in.Limit
+	})
+	if counting {
+		list.Total = &total
+	}
+	return answerWith(list, err)
+}
+
+// scanDown is Store.ScanDown below before that ends with ctx.
+func (s *Server) scanDown(ctx context.Context, before uint64, fn func(*storage.Row) bool) error {
+	err := s.store.ScanDown(0, before, func(r *storage.Row) bool { return ctx.Err() == nil && fn(r) })
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return s.failed("read the sessions", err)
+	}
+	return nil
+}
+
+func (s *Server) getSession(_ context.Context, in *idInput) (*answer[Session], error) {
+	row, session, err := s.load(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return answerWith(sessionOf(&row, &session), nil)
+}
+
+// load returns a session's row and record, or a Problem.
+func (s *Server) load(id uint64) (storage.Row, storage.Session, error) {
+	row, err := s.store.Row(id)
+	if err != nil {
+		return storage.Row{}, storage.Session{}, s.failed("read the session", err)
+	}
+	session, err := s.store.Session(id)
+	if err != nil {
+		return storage.Row{}, storage.Session{}, s.failed("read the session", err)
+	}
+	return row, session, nil
+}
+
+// failed turns an error of the store into a Problem, and logs those that are no fault of the caller.
+func (s *Server) failed(doing string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return noSession()
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return problem(http.StatusServiceUnavailable, "The call was given up before it was done. Ask for less, or try again.")
+	}
+	s.log.Error("answer with 500", "doing", doing, "err", err)
+	return problem(http.StatusInternalServerError, "Millpond could not %s: %v. Its log says more.", doing, err)
+}
+
+func (s *Server) deleteSession(ctx context.Context, in *idInput) (*answer[Deleted], error) {
+	n, err := s.store.Delete(ctx, []uint64{in.ID})
+	if err != nil {
+		return nil, s.failed("delete the session", err)
+	}
+	if n == 0 {
+		return nil, noSession()
+	}
+	return answerWith(Deleted{n}, nil)
+}
+
+type deleteInput struct {
+	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
+}
+
+func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[Deleted], error) {
+	matches, err := parseFilter(in.Filter)
+	if err != nil {
+		return nil, err
+	}
+	cutoff := s.store.Status().LastID // what begins from here on stays
+	if matches == nil {
+		n, err := s.store.DeleteThrough(ctx, cutoff)
+		if err != nil {
+			return nil, s.failed("delete the sessions", err)
+		}
+		return answerWith(Deleted{n}, nil)
+	}
+	var deleted Deleted
+	for before := cutoff + 1; before > 0; {
+		var ids []uint64
+		err := s.scanDown(ctx, before, func(r *storage.Row) bool {
+			before = r.ID
+			if matches(r) {
+				ids = append(ids, r.ID)
+			}
+			return len(ids) < deleteStep
+		})
+		if err != nil {
+			return nil, err
+		}
+		n, err := s.store.Delete(ctx, ids)
+		if err != nil {
+			return nil, s.failed("delete the sessions", err)
+		}
+		deleted.Deleted += n
+		if len(ids) < deleteStep {
+			break
+		}
+	}
+	return answerWith(deleted, nil)
+}
+
+type annotateInput struct {
+	idInput
+	Body Annotation
+}
+
+func (s *Server) annotateSession(_ context.Context, in *annotateInput) (*answer[Summary], error) {
+	err := s.store.Annotate(in.ID, func(session *storage.Session) {
+		if in.Body.Pinned != nil {
+			session.Pinned = *in.Body.Pinned
+		}
+		if in.Body.Note != nil {
+			session.Note = *in.Body.Note
+		}
+		if in.Body.Color != nil {
+			session.Color = *in.Body.Color
+		}
+	})
+	if err != nil {
+		return nil, s.failed("change the session", err)
+	}
+	row, err := s.store.Row(in.ID)
+	if err != nil {
+		return nil, s.failed("read the session", err)
+	}
+	return answerWith(summaryOf(&row), nil)
+}

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// The JSON shapes of the API. The OpenAPI document, and through it the browser app's types, are made from them, so a comment for
+// the app's authors belongs into a doc tag. Sizes are bytes, durations milliseconds, times RFC 3339 with nanoseconds.
+
+// Summary is what a list shows of a session.
+type Summary struct {
+	ID            uint64    `json:"id" doc:"Ids only grow, and are never used twice."`
+	State         string    `json:"state" enum:"open,done,client_aborted,upstream_aborted,interrupted,failed"`
+	Durable       bool      `json:"durable" doc:"The session survives a power cut."`
+	Method        string    `json:"method" doc:"CONNECT for a tunnel."`
+	Scheme        string    `json:"scheme" doc:"http, https, or tcp for a tunnel."`
+	Host          string    `json:"host" doc:"What was asked: host, or host:port where the port is not the scheme's."`
+	Upstream      string    `json:"upstream" doc:"Where it went: the address dialled, host:port. Empty before the dial."`
+	Path          string    `json:"path" doc:"Path and query as on the wire. Empty for a tunnel."`
+	Protocol      string    `json:"protocol" doc:"HTTP/1.0, HTTP/1.1, HTTP/2, or the tunnel's (TLS, TCP)."`
+	Status        int       `json:"status" doc:"0 until a response head came."`
+	ContentType   string    `json:"content_type" doc:"The response's media type, as sent."`
+	RequestBytes  uint64    `json:"request_bytes" doc:"Bytes of the request's body forwarded so far."`
+	ResponseBytes uint64    `json:"response_bytes" doc:"Bytes of the response's body forwarded so far."`
+	Started       time.Time `json:"started"`
+	Duration      float64   `json:"duration" doc:"Milliseconds; so far, for an open session."`
+	FirstByte     float64   `json:"first_byte" doc:"Milliseconds from started to the response's head; 0 until it came."`
+	Client        string    `json:"client" doc:"The client's address, host:port."`
+	Error         string    `json:"error" doc:"Why the session did not end as done, for people."`
+	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, …"`
+	Pinned        bool      `json:"pinned"`
+	Note          string    `json:"note"`
+	Color         string    `json:"color"`
+}
+
+// SessionList is one page of a list, newest first.
+type SessionList struct {
+	Total    *uint64   `json:"total,omitempty" doc:"How many sessions there are; with a filter, how many match, and only given with ?count."`
+	Sessions []Summary `json:"sessions" nullable:"false"`
+}
+
+// Session is all that is known of a session but its bodies' bytes.
+type Session struct {
+	Summary
+	Request  Message `json:"request"`
+	Response Message `json:"response"`
+	Timing   Timing  `json:"timing"`
+	TLS      *TLS    `json:"tls,omitempty"`
+}
+
+// Field is a name and a value.
+type Field [2]string
+
+// Schema tells the OpenAPI document that a Field is a pair, which Go's array type does not.
+func (Field) Schema(huma.Registry) *huma.Schema {
+	text := &huma.Schema{Type: huma.TypeString}
+	two := 2
+	return &huma.Schema{
+		Type: huma.TypeArray, Items: text, MinItems: &two, MaxItems: &two,
+		Extensions: map[string]any{"prefixItems": []any{text, text}},
+	}
+}
+
+// Message is one side of a session. Its text holds one character for each byte of the wire.
+type Message struct {
+	Head          string   `json:"head" doc:"Start line and fields as forwarded, one character a byte. HTTP/2: one name: value a line."`
+	Fields        []Field  `json:"fields" nullable:"false" doc:"[name, value] in the order of the wire, repeated ones repeated; HTTP/2 pseudo-fields with their colon."`
+	Received      string   `json:"received,omitempty" doc:"The head as received, where that differs from head."`
+	Informational []string `json:"informational,omitempty" nullable:"false" doc:"1xx heads, in order."`
+	Trailers      []Field  `json:"trailers,omitempty" nullable:"false" doc:"[name, value] in the order of the wire."`
+	Body          Body     `json:"body"`
+}
+
+// Body tells what is kept of a body.
+type Body struct {
+	Size     uint64 `json:"size" doc:"Bytes captured: readable from the first on, without a gap."`
+	Passed   uint64 `json:"passed" doc:"Bytes forwarded; more than size where capture was cut."`
+	Complete bool   `json:"complete" doc:"The sender finished it, and all of it is kept."`
+	SHA256   string `json:"sha256,omitempty" doc:"Hexadecimal, of the size bytes, when known."`
+	Missing  string `json:"missing,omitempty" doc:"Why bytes beyond size are not kept, for people."`
+	Coding   string `json:"coding,omitempty" doc:"The Content-Encoding, where there is one: ?as=decoded then differs from the wire bytes."`
+}
+
+// Timing holds the moments of a session; those that did not come are left out.
+type Timing struct {
+	Started      time.Time  `json:"started" doc:"The request's first byte."`
+	Connect      *time.Time `json:"connect,omitempty" doc:"The dial to upstream began."`
+	Connected    *time.Time `json:"connected,omitempty" doc:"TCP to upstream stood."`
+	Secured      *time.Time `json:"secured,omitempty" doc:"TLS to upstream stood."`
+	RequestSent  *time.Time `json:"request_sent,omitempty" doc:"The request's last byte was written."`
+	ResponseHead *time.Time `json:"response_head,omitempty" doc:"The response's head was complete."`
+	Ended        *time.Time `json:"ended,omitempty"`
+}
+
+// TLS tells what was negotiated.
+type TLS struct {
+	ServerName      string `json:"server_name,omitempty" doc:"The client's SNI."`
+	ALPN            string `json:"alpn,omitempty"`
+	ClientVersion   string `json:"client_version,omitempty" doc:"TLS 1.3"`
+	ClientCipher    string `json:"client_cipher,omitempty"`
+	UpstreamVersion string `json:"upstream_version,omitempty"`
+	UpstreamCipher  string `json:"upstream_cipher,omitempty"`
+	UpstreamError   string `json:"upstream_error,omitempty" doc:"Why upstream's certificate does not verify, where it was accepted all the same."`
+}
+
+// Deleted tells how many sessions there were to delete.
+type Deleted struct {
+	Deleted int `json:"deleted"`
+}
+
+// Annotation is what people put on a session. A field left out stays as it is.
+type Annotation struct {
+	Pinned *bool   `json:"pinned,omitempty"`
+	Note   *string `json:"note,omitempty" maxLength:"4000"`
+	Color  *string `json:"color,omitempty" pattern:"^[a-z]{0,16}$" doc:"A colour's name in lower case; empty for none."`
+}
+
+// ShareRequest asks for a share.
+type ShareRequest struct {
+	Session   uint64 `json:"session"`
+	ExpiresIn int64  `json:"expires_in,omitempty" minimum:"1" maximum:"31536000" default:"604800" doc:"Seconds until the link is dead. A week where left out; at most a year."`
+}
+
+// Share is a read-only, expiring link to a session.
+type Share struct {
+	ID      string    `json:"id" doc:"Names the share; it is no secret."`
+	Session uint64    `json:"session"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+}
+
+// NewShare is a Share at the one moment its link is known.
+type NewShare struct {
+	Share
+	URL string `json:"url" doc:"The link, http://HOST/s/ID#token=T. Only this answer holds it: Millpond keeps a hash of the token."`
+}
+
+// ShareList holds the shares that are not dead, oldest first.
+type ShareList struct {
+	Shares []Share `json:"shares" nullable:"false"`
+}
+
+// Grant is what a share gives to whoever holds its link.
+type Grant struct {
+	Session uint64    `json:"session"`
+	Expires time.Time `json:"expires"`
+}
+
+// Status tells how Millpond is.
+type Status struct {
+	Version   string    `json:"version"`
+	Proxy     string    `json:"proxy" doc:"The proxy's listener, host:port."`
+	Dashboard string    `json:"dashboard" doc:"The dashboard's listener, host:port."`
+	Addresses []string  `json:"addresses" nullable:"false" doc:"Where devices in the network reach the proxy, host:port. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080."`
+	Setup     string    `json:"setup" doc:"The page that helps a device whose proxy is already set."`
+	Started   time.Time `json:"started"`
+	Store     Store     `json:"store"`
+}
+
+// Store tells how the sessions' storage is.
+type Store struct {
+	Sessions     uint64 `json:"sessions"`
+	Open         int    `json:"open" doc:"Sessions that are being captured."`
+	LastID       uint64 `json:"last_id" doc:"The newest id given."`
+	DurableUntil uint64 `json:"durable_until" doc:"Every ended session up to this id is durable."`
+	Bytes        uint64 `json:"bytes" doc:"On disk, all told."`
+	Free         uint64 `json:"free" doc:"Bytes the file system has left."`
+	Total        uint64 `json:"total" doc:"Bytes the file system holds."`
+	Capturing    bool   `json:"capturing" doc:"False while capture does not work; the traffic passes all the same."`
+	Problem      string `json:"problem,omitempty" doc:"Why capture does not work, for people: the disk is full, …"`
+}
