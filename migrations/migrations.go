@@ -1,0 +1,130 @@
+// Package migrations knows the versions of the stored format, and brings a data directory to the newest one. Each version is one
+// file of this package, named for its number, with the step that leads to it from the version before.
+package migrations
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+)
+
+// ErrNewer says that a newer Millpond wrote the data directory. This one would misread it.
+var ErrNewer = errors.New("the data directory was written by a newer Millpond")
+
+// ErrNotData says that the directory holds something, but not what Millpond stores.
+var ErrNotData = errors.New("not a Millpond data directory")
+
+// step leads a data directory from the version before to its own. It may be ended at any point, by a power cut too, and is then run again from its start.
+type step func(dir *os.Root) error
+
+// steps are in order of their versions; the first leads from an empty directory to version 1.
+var steps = []step{version1}
+
+// formatName is the file that tells the version: one line, "millpond N".
+const (
+	formatName = "format"
+	formatNew  = "format.new"
+	formatWord = "millpond "
+)
+
+// Migrate brings the data in dir to the newest version, from nothing where the directory is empty. The directory exists, and no
+// other process uses it; names in ignore (the lock) do not count as data. A version that is not known is ErrNewer, a directory
+// with other things in it ErrNotData: then nothing is changed.
+func Migrate(dir string, ignore ...string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	defer root.Close()
+	return migrate(root, steps, ignore)
+}
+
+func migrate(dir *os.Root, steps []step, ignore []string) error {
+	version, err := read(dir, ignore)
+	if err != nil {
+		return err
+	}
+	if version > len(steps) {
+		return fmt.Errorf("%w: its format is %d, this one knows %d: use the newer program, or another directory with --data",
+			ErrNewer, version, len(steps))
+	}
+	for ; version < len(steps); version++ {
+		if err := steps[version](dir); err != nil {
+			return fmt.Errorf("migrate data to format %d: %w", version+1, err)
+		}
+		if err := write(dir, version+1); err != nil {
+			return fmt.Errorf("migrate data to format %d: %w", version+1, err)
+		}
+	}
+	return nil
+}
+
+// read returns the version of the data, 0 for an empty directory.
+func read(dir *os.Root, ignore []string) (int, error) {
+	line, err := readLine(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, empty(dir, ignore)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read format of data: %w", err)
+	}
+	number, found := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte(formatWord))
+	version, err := strconv.Atoi(string(number))
+	if !found || err != nil || version < 1 {
+		return 0, fmt.Errorf("%w: its %s file says %q, want %q and a number", ErrNotData, formatName, line, formatWord)
+	}
+	return version, nil
+}
+
+func readLine(dir *os.Root) ([]byte, error) {
+	f, err := dir.Open(formatName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 64))
+}
+
+// empty tells a new data directory from one that holds something else, such as a home directory that --data names by mistake.
+// What version 1 makes, and a format file that was not finished, are from a first start that was broken off.
+func empty(dir *os.Root, ignore []string) error {
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("list data directory: %w", err)
+	}
+	known := map[string]bool{formatNew: true, "lost+found": true}
+	for _, names := range [][]string{directories1, ignore} {
+		for _, name := range names {
+			known[name] = true
+		}
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			return fmt.Errorf("%w: it has no %s file, but holds %q: choose an empty directory with --data", ErrNotData, formatName, e.Name())
+		}
+	}
+	return nil
+}
+
+// write says which version the data now has: whole or not at all, also after a power cut.
+func write(dir *os.Root, version int) error {
+	f, err := dir.OpenFile(formatNew, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s%d\n", formatWord, version)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := dir.Rename(formatNew, formatName); err != nil {
+		return err
+	}
+	return syncDir(dir, ".")
+}

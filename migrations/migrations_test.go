@@ -1,0 +1,154 @@
+package migrations
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look returns the directory's names, and its format file's content.
+func look(t *testing.T, dir string) (names, format string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names += e.Name() + " "
+	}
+	line, err := os.ReadFile(filepath.Join(dir, formatName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return names, string(line)
+}
+
+func openRoot(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+const made = "ca chunks derived format incoming lock log "
+
+func TestMigrateMakesAnEmptyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "lock", "")
+	for run := range 2 { // the second changes nothing
+		if err := Migrate(dir, "lock"); err != nil {
+			t.Fatal(err)
+		}
+		if names, format := look(t, dir); names != made || format != "millpond 1\n" {
+			t.Errorf("run %d: made %q with format %q", run, names, format)
+		}
+	}
+	if chunks, err := os.ReadDir(filepath.Join(dir, "chunks")); len(chunks) != 256 || chunks[171].Name() != "ab" || err != nil {
+		t.Errorf("chunks has %d directories, %v", len(chunks), err)
+	}
+}
+
+func TestMigrateFinishesABrokenFirstStart(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "lock", "")
+	put(t, dir, formatNew, "mill")
+	for _, name := range []string{"log", "chunks", "chunks/00"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Migrate(dir, "lock"); err != nil {
+		t.Fatal(err)
+	}
+	if names, format := look(t, dir); names != made || format != "millpond 1\n" {
+		t.Errorf("made %q with format %q", names, format)
+	}
+}
+
+func TestMigrateRefusesAndChangesNothing(t *testing.T) {
+	tests := []struct {
+		name, file, content string
+		want                error
+		says                string
+	}{
+		{"a newer format", formatName, "millpond 2\n", ErrNewer, "its format is 2, this one knows 1: use the newer program"},
+		{"a much newer format", formatName, "millpond 1000000\n", ErrNewer, "1000000"},
+		{"a format file of another program", formatName, "leveldb 1\n", ErrNotData, "leveldb"},
+		{"format 0", formatName, "millpond 0\n", ErrNotData, "millpond 0"},
+		{"an empty format file", formatName, "", ErrNotData, `""`},
+		{"a long format file", formatName, "millpond " + strings.Repeat("1", 1<<20), ErrNotData, "1111"},
+		{"somebody's home", "letters.txt", "dear", ErrNotData, `holds "letters.txt": choose an empty directory with --data`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, dir, test.file, test.content)
+			err := Migrate(dir)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error is %v, want %v that says %s", err, test.want, test.says)
+			}
+			if len(err.Error()) > 1000 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+			names, _ := look(t, dir)
+			content, _ := os.ReadFile(filepath.Join(dir, test.file))
+			if names != test.file+" " || string(content) != test.content {
+				t.Errorf("left %q with %q", names, content)
+			}
+		})
+	}
+}
+
+func TestMigrateRunsTheStepsThatAreMissing(t *testing.T) {
+	dir := t.TempDir()
+	if err := Migrate(dir); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the power went")
+	var ran []string
+	fail := true
+	steps := []step{
+		version1,
+		func(*os.Root) error { ran = append(ran, "2"); return nil },
+		func(*os.Root) error {
+			ran = append(ran, "3")
+			if fail {
+				return broken
+			}
+			return nil
+		},
+	}
+	root := openRoot(t, dir)
+	if err := migrate(root, steps, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "to format 3") {
+		t.Errorf("error is %v", err)
+	}
+	if _, format := look(t, dir); format != "millpond 2\n" {
+		t.Errorf("after the broken step the format is %q", format)
+	}
+	fail = false
+	if err := migrate(root, steps, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, format := look(t, dir); format != "millpond 3\n" {
+		t.Errorf("the format is %q", format)
+	}
+	if got := strings.Join(ran, " "); got != "2 3 3" {
+		t.Errorf("ran steps %s, want 2 3 3", got)
+	}
+	if err := Migrate(dir); !errors.Is(err, ErrNewer) {
+		t.Errorf("the program that knows only 1 says %v", err)
+	}
+}
