@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+
+	"millpond/storage"
+)
+
+// transport returns the client's own transport for exchanges that a modifier moved to another host, so that no connection is shared between clients.
+func (c *client) transport(p *Proxy) *http.Transport {
+	c.once.Do(func() {
+		dial := func(scheme string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return func(ctx context.Context, _, addr string) (net.Conn, error) {
+				up, err := p.dial(ctx, scheme, addr)
+				if err != nil {
+					return nil, err
+				}
+				return up, nil
+			}
+		}
+		c.moved = &http.Transport{
+			DisableCompression:  true,
+			Proxy:               nil, // one that the environment names could be ourselves
+			DialContext:         dial("http"),
+			DialTLSContext:      dial("https"),
+			MaxIdleConns:        maxIdleUpstreams,
+			MaxIdleConnsPerHost: 1,
+		}
+	})
+	return c.moved
+}
+
+// roundTrip sends the request to where a modifier moved it. The body that goes there is recorded as it is read.
+func (x *exchange) roundTrip() (*http.Response, error) {
+	r := x.req
+	r.RequestURI = ""
+	if _, ok := r.Header["User-Agent"]; !ok {
+		r.Header["User-Agent"] = nil // net/http would add its own
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		if _, length, replaced := x.settleBody(x.reqBody, r.Body, x.in.length, r.ContentLength); replaced {
+			r.ContentLength = length
+		}
+		r.Body = &recordedBody{r.Body, x.rec.Body(storage.Request)}
+	}
+	host := r.URL.Host
+	x.rec.Change(func(s *storage.Session) { s.Upstream = host })
+	return x.client.transport(x.p).RoundTrip(r)
+}
+
+// recordedBody records what is read through it.
+type recordedBody struct {
+	io.ReadCloser
+	w *storage.BodyWriter
+}
+
+func (b *recordedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.w.Write(p[:n])
+	if err == io.EOF {
+		b.w.Complete()
+	}
+	return n, err
+}

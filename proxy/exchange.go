@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	martian "github.com/google/martian/v3"
+
+	"millpond/storage"
+)
+
+// exchange is one request and its response on their way through the pipeline, with their recording.
+type exchange struct {
+	p       *Proxy
+	client  *client
+	session storage.Session // as it begins
+	rec     *storage.Recording
+
+	in, back  offer   // the request and the response as offered
+	sent, got verdict // and as they are sent on
+	req       *http.Request
+	res       *http.Response
+	reqBody   *viewBody // nil: the message has none
+	resBody   *viewBody
+	reqURL    url.URL // of the request as offered
+	reqHost   string
+
+	martian         *martian.Context
+	unlink          func()
+	answered, moved bool
+
+	upstream     *upstreamConn
+	requestSent  time.Time
+	responseHead time.Time
+	sentNoted    bool // requestSent is on the recording
+}
+
+// record begins the recording, once.
+func (x *exchange) record() {
+	if x.rec != nil {
+		return
+	}
+	s := x.session
+	m := &s.Sides[storage.Request]
+	m.Head = x.sent.head.raw
+	if x.in.received != nil {
+		m.Received = x.in.received
+	} else if x.sent.head != x.in.head {
+		m.Received = x.in.head.raw
+	}
+	if x.sent.head != x.in.head || x.sent.body != nil {
+		s.SetFlag(storage.FlagModified)
+	}
+	if x.moved {
+		s.SetFlag(storage.FlagMoved)
+	}
+	if x.answered {
+		s.SetFlag(storage.FlagAnswered)
+	}
+	x.rec = x.p.cfg.Store.Begin(s)
+}
+
+// via says which connection the request goes out on.
+func (x *exchange) via(up *upstreamConn) {
+	x.upstream = up
+	if !up.used {
+		x.rec.Change(x.noteUpstream)
+	}
+}
+
+// noteUpstream writes down the connection that serves the exchange.
+func (x *exchange) noteUpstream(s *storage.Session) {
+	up := x.upstream
+	if up == nil {
+		return
+	}
+	s.Upstream = up.addr
+	if up.tls != nil && s.TLS == nil {
+		s.TLS = up.tls
+	}
+	if up.tls != nil && up.tls.UpstreamError != "" {
+		s.SetFlag(storage.FlagInsecure)
+	}
+	if up.used {
+		s.SetFlag(storage.FlagReused)
+		return
+	}
+	s.Timing.Connect, s.Timing.Connected, s.Timing.Secured = up.dialed.connect, up.dialed.connected, up.dialed.secured
+}
+
+// wrote says that the request's last byte was written.
+func (x *exchange) wrote() { x.requestSent = time.Now() }
+
+// recordResponse writes the response's head to the recording.
+func (x *exchange) recordResponse() {
+	h := x.got.head
+	media, _ := h.value("Content-Type")
+	modified := x.got.head != x.back.head || x.got.body != nil
+	x.sentNoted = !x.requestSent.IsZero()
+	x.rec.Change(func(s *storage.Session) {
+		x.noteUpstream(s)
+		s.Status, s.ContentType = h.status, media
+		s.Timing.RequestSent, s.Timing.ResponseHead = x.requestSent, x.responseHead
+		m := &s.Sides[storage.Response]
+		m.Head = h.raw
+		switch {
+		case x.back.received != nil:
+			m.Received = x.back.received
+		case modified && x.back.head != nil:
+			m.Received = x.back.head.raw
+		}
+		if modified && !x.answered && !x.moved {
+			s.SetFlag(storage.FlagModified)
+		}
+		if h.ambiguous != "" {
+			s.SetFlag(storage.FlagAmbiguousFraming)
+		}
+	})
+}
+
+// flag marks the session.
+func (x *exchange) flag(flag string) {
+	x.rec.Change(func(s *storage.Session) { s.SetFlag(flag) })
+}
+
+// informational records a 1xx head that was passed on.
+func (x *exchange) informational(h *head) {
+	x.rec.Change(func(s *storage.Session) {
+		m := &s.Sides[storage.Response]
+		m.Informational = append(m.Informational, h.raw)
+	})
+}
+
+// trailers records the fields that came after a body, in the form of a head without start line.
+func (x *exchange) trailers(side storage.Side, raw []byte) {
+	x.rec.Change(func(s *storage.Session) { s.Sides[side].Trailers = raw })
+}
+
+// end ends the recording and lets go of the views. Every exchange is ended once, when both directions are done.
+func (x *exchange) end(state storage.State, why string) {
+	if !x.sentNoted && !x.requestSent.IsZero() {
+		sent := x.requestSent
+		x.rec.Change(func(s *storage.Session) { s.Timing.RequestSent = sent })
+	}
+	x.rec.End(state, why)
+	x.unlink()
+	for _, body := range []io.Closer{x.sent.body, x.got.body} {
+		if body != nil {
+			body.Close()
+		}
+	}
+}
