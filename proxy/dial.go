@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"millpond/storage"
+)
+
+// resumeLimit bounds the TLS sessions with upstream servers that are kept for resumption, a few KB each with their certificates.
+const resumeLimit = 256
+
+// errLoop is the reason for a dial that would have reached this process itself.
+var errLoop = errors.New("the address is Millpond's own")
+
+// dial connects to an authority, host:port, with TLS where the scheme is https; then one of the protocols is negotiated (ALPN).
+// Its errors are *upstreamError.
+func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ...string) (*upstreamConn, error) {
+	times := dialTimes{connect: time.Now()}
+	nc, err := p.dialContext(ctx, "tcp", authority)
+	if err != nil {
+		return nil, explainDial(authority, err)
+	}
+	times.connected = time.Now()
+	up := newUpstream(nc, nc.RemoteAddr().String(), times, nil)
+	if scheme != "https" {
+		return up, nil
+	}
+	host, _, _ := splitAuthority(authority) // dialContext took it
+	secured, err := p.secure(ctx, up, host, host, protocols)
+	if err != nil {
+		up.Close()
+		return nil, explainTLS(authority, err)
+	}
+	return secured, nil
+}
+
+// dialContext connects over TCP, but never to ourselves. It has the shape that http.Transport wants.
+// Keepalive finds a peer that has vanished: the dialer's default, a probe after 15 s of silence and nine until it is given up.
+func (p *Proxy) dialContext(ctx context.Context, network, authority string) (net.Conn, error) {
+	host, port, err := splitAuthority(authority)
+	if err != nil {
+		return nil, err
+	}
+	looped := false
+	d := net.Dialer{
+		Timeout: p.cfg.Limits.DialTime,
+		// Control sees each address that a name resolved to, just before it is connected to. Nothing earlier can be trusted:
+		// a name may resolve differently the next time.
+		Control: func(_, address string, _ syscall.RawConn) error {
+			if p.isOwn(address) {
+				looped = true
+				return errLoop
+			}
+			return nil
+		},
+	}
+	c, err := d.DialContext(ctx, network, net.JoinHostPort(host, port))
+	if err != nil && looped { // the dialer reports its first error, which may be another address's
+		return nil, fmt.Errorf("dial %s: %w", authority, errLoop)
+	}
+	return c, err
+}
+
+func (p *Proxy) isOwn(address string) bool {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return false
+	}
+	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
+	return p.ownListener(target) || p.cfg.Own != nil && p.cfg.Own(target)
+}
+
+// splitAuthority returns the host, as it goes on the wire and without brackets, and the port of host:port.
+func splitAuthority(authority string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(authority)
+	if err != nil {
+		return "", "", err
+	}
+	zone := ""
+	if ip, err := netip.ParseAddr(host); err == nil {
+		zone = ip.Zone()
+	}
+	if host, err = asciiHost(host); err != nil {
+		return "", "", err
+	}
+	if zone != "" {
+		host += "%" + zone
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return host, port, nil
+}
+
+// secure does the TLS handshake with upstream on a connection that is as yet plain, and returns the connection over it. sni is the name to ask for, empty for none;
+// an IP address is not sent (RFC 6066, section 3). The certificate must be for name. An error leaves the connection unusable.
+func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, protocols []string) (*upstreamConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Limits.DialTime)
+	defer cancel()
+	info := &storage.TLS{ServerName: sni}
+	tc := tls.Client(&bufferedConn{up.Conn, up.r}, &tls.Config{
+		ServerName:         sni,
+		NextProtos:         protocols,
+		ClientSessionCache: p.resume,
+		// Verification is VerifyConnection's, where its failure can be noted instead. It also sees resumed sessions.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			err := p.verifyUpstream(name, state)
+			if err != nil && p.cfg.InsecureUpstream {
+				info.UpstreamError = explainCertificate(err)
+				return nil
+			}
+			return err
+		},
+	})
+	if err := tc.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	state := tc.ConnectionState()
+	info.ALPN = state.NegotiatedProtocol
+	info.UpstreamVersion, info.UpstreamCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
+	times := up.dialed
+	times.secured = time.Now()
+	return newUpstream(tc, up.addr, times, info), nil
+}
+
+func (p *Proxy) verifyUpstream(name string, state tls.ConnectionState) error {
+	options := x509.VerifyOptions{DNSName: name, Roots: p.cfg.UpstreamRoots, Intermediates: x509.NewCertPool()}
+	for _, c := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	_, err := state.PeerCertificates[0].Verify(options)
+	if err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+	}
+	return nil
+}

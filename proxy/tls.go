@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"syscall"
+	"time"
+
+	"millpond/storage"
+)
+
+// newServerTLS returns the one configuration of every handshake with a client. It is shared because the keys of session tickets belong to it:
+// what differs by connection is in the mirror.
+func newServerTLS() *tls.Config {
+	return &tls.Config{
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return hello.Conn.(*mirror).configFor(hello)
+		},
+	}
+}
+
+// mirror is a client's connection during its handshake. Between the client's hello and our answer it does the handshake with upstream,
+// asking for what the client asked, so that the client is offered what upstream chose and nothing else.
+type mirror struct {
+	bufferedConn
+	p         *Proxy
+	authority string // the CONNECT target
+	sni       string // the name that the client sent; empty for none
+	hello     bool   // the client's hello was read
+	up        *upstreamConn
+	refused   *upstreamError // why there is no TLS with upstream
+}
+
+// configFor never fails for upstream's sake: where the client would take an HTTP answer, it gets our certificate, so that the reason can be told inside.
+func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	m.hello, m.sni = true, hello.ServerName
+	name := m.sni
+	if name == "" {
+		name, _, _ = splitAuthority(m.authority) // it was dialled, so it splits
+	}
+	leaves, err := m.p.cfg.CA.leaves.get(name)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{Certificates: leaves}
+	secured, err := m.p.secure(hello.Context(), m.up, m.sni, name, hello.SupportedProtos)
+	if err == nil {
+		m.up = secured
+		if secured.tls.ALPN != "" {
+			config.NextProtos = []string{secured.tls.ALPN}
+		}
+		return config, nil
+	}
+	m.refused = explainTLS(m.authority, err)
+	if m.sni == "" {
+		m.refused.reason += " (the client sent no server name, so upstream had to choose a certificate without one)"
+	}
+	m.up.Close() // its handshake is over; nobody waits for us to answer the client
+	switch {
+	case len(hello.SupportedProtos) == 0:
+	case slices.Contains(hello.SupportedProtos, "http/1.1"):
+		config.NextProtos = []string{"http/1.1"}
+	case slices.Contains(hello.SupportedProtos, "h2"):
+		config.NextProtos = []string{"h2"}
+	default:
+		return nil, m.refused
+	}
+	return config, nil
+}
+
+// intercept takes TLS off a tunnel whose client has begun a handshake, and serves what is inside. s describes the CONNECT: it becomes a row when that fails.
+func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
+	m := &mirror{bufferedConn: bufferedConn{c.Conn, c.r}, p: p, authority: s.Host, up: up}
+	tc := tls.Server(m, p.tls)
+	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime+p.cfg.Limits.DialTime)
+	err := tc.HandshakeContext(handshake)
+	cancel()
+	up = m.up
+	defer up.Close()
+
+	s.Protocol, s.TLS = "TLS", &storage.TLS{ServerName: m.sni}
+	switch {
+	case ctx.Err() != nil:
+		p.record(s, storage.Interrupted, "Millpond was stopped during the TLS handshake")
+		return
+	case m.refused != nil:
+		s.Status = m.refused.status
+		p.record(s, storage.Failed, m.refused.reason)
+		if err == nil {
+			p.answerInside(tc, m.refused)
+		}
+		return
+	case err != nil:
+		p.record(s, storage.Failed, explainClient(m, err))
+		return
+	}
+
+	state := tc.ConnectionState()
+	info := up.tls
+	info.ClientVersion, info.ClientCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
+	s.TLS = info
+	s.Timing.Secured = up.dialed.secured
+	if info.UpstreamError != "" {
+		s.SetFlag(storage.FlagInsecure)
+	}
+	p.serveIntercepted(ctx, c.over(tc), up, s)
+}
+
+// serveIntercepted serves what is inside TLS. A connection that nobody used is no row: browsers open some ahead of need.
+func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
+	secured := time.Now()
+	var f first
+	switch up.tls.ALPN {
+	case "http/1.1", "":
+		f = waitFirst(c, startPeek(c, c.r), up)
+	case "h2": // both sides begin at once, and the client must (RFC 9113, section 3.4)
+		c.reads.within(p.cfg.Limits.HeadTime)
+		_, err := c.r.Peek(1)
+		c.reads.clear()
+		f.end = err != nil
+	default:
+		p.tunnel(ctx, c, up, s)
+		return
+	}
+	switch {
+	case f.who == clientLeft || f.who == clientFirst && f.end:
+		if time.Since(secured) < pinTime {
+			p.record(s, storage.Failed, "the client closed the connection as soon as the TLS handshake was done, without a request. "+
+				"Programs do so that accept only certificates they know (pinning): this one has to be told to accept Millpond's, or cannot be read")
+		}
+	case f.who == upstreamLeft || f.who == upstreamFirst && f.end:
+	case up.tls.ALPN == "h2":
+		p.serveHTTP2(ctx, c, &origin{scheme: "https", authority: s.Host, up: up, tls: up.tls})
+	default:
+		p.serveFirst(ctx, c, up, s, f)
+	}
+}
+
+// pinTime is how soon after the handshake a client that sent nothing is taken to have left because of the certificate. A program that compares certificates does so
+// at once; browsers open connections ahead of need, and keep them for longer.
+const pinTime = time.Second
+
+// answerInside answers requests with the reason why there is no upstream, until the client has read one. net/http does it: nothing here is relayed.
+func (p *Proxy) answerInside(tc *tls.Conn, e *upstreamError) {
+	l := &oneConn{conn: tc, closed: make(chan struct{})}
+	srv := http.Server{
+		ReadHeaderTimeout: p.cfg.Limits.HeadTime,
+		IdleTimeout:       p.cfg.Limits.HeadTime,
+		MaxHeaderBytes:    p.cfg.Limits.Head,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				close(l.closed)
+			}
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(e.status)
+			fmt.Fprintf(w, "Millpond: %s.\n", e.reason)
+		}),
+	}
+	srv.Serve(l) // returns when the connection is closed
+}
+
+// oneConn is a listener that accepts one connection.
+type oneConn struct {
+	conn   net.Conn // nil once accepted
+	closed chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *oneConn) Close() error   { return nil }
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+// explainClient says why the handshake with the client failed, and what to do about it.
+func explainClient(m *mirror, err error) string {
+	const install = "install Millpond's certificate authority on it; a program that brings its own list of authorities, or accepts only certificates it knows (pinning), has to be told separately"
+	var record tls.RecordHeaderError
+	switch alert := alertOf(err); alert {
+	case "unknown certificate authority", "bad certificate", "unknown certificate", "unsupported certificate", "access denied", "certificate unobtainable", "decrypt error":
+		return fmt.Sprintf("the client rejected Millpond's certificate (%s): %s", alert, install)
+	case "expired certificate":
+		return "the client rejected Millpond's certificate as expired: the clock of the client or of this machine is wrong"
+	case "":
+	default:
+		return "the client ended the TLS handshake: " + alert
+	}
+	switch {
+	case isTimeout(err):
+		return "the client did not finish the TLS handshake in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		if m.hello {
+			return "the client closed the connection when it had Millpond's certificate, and most likely does not trust it: " + install
+		}
+		return "the client closed the connection during its TLS hello"
+	case errors.As(err, &record):
+		return "the client sent something that begins like TLS and is not"
+	}
+	return "the TLS handshake with the client failed: " + innermost(err)
+}

@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"millpond/storage"
+)
+
+// tunnel relays both directions unread until both have ended, and records them as the two bodies of the session s. It closes both connections.
+//
+// The end of one side's sending is passed on and leaves the other direction open for as long as that lasts: a client may end its sending and wait for a long
+// answer. Silence has no limit.
+func (p *Proxy) tunnel(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
+	s.SetFlag(storage.FlagTunnel)
+	rec := p.cfg.Store.Begin(s)
+	c.reads.clear()
+	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
+	stall := p.cfg.Limits.StallTime
+	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
+	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{up.Conn, up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
+	defer context.AfterFunc(ctx, func() { bottom(c).Close(); bottom(up).Close() })()
+	state, why := relayBoth(ctx, out, back, goneProbe)
+	c.Close()
+	up.Close()
+	rec.End(state, why)
+}
+
+// peer is one of the two that a tunnel joins.
+type peer struct {
+	name    string
+	aborted storage.State // the tunnel's end if this peer breaks it
+}
+
+// flow is one direction of a tunnel.
+type flow struct {
+	from, to peer
+	src      net.Conn
+	dst      net.Conn
+	writes   *deadline // of dst
+	stall    time.Duration
+	body     *storage.BodyWriter
+}
+
+// end tells how a flow ended: cleanly, with the end of what src sends, which was passed on; or with an error of src or of dst.
+type end struct {
+	flow     *flow
+	src, dst error
+}
+
+func (e end) clean() bool { return e.src == nil && e.dst == nil }
+
+// relayBoth runs the two directions of a tunnel until both have ended, and returns the session's state and the reason. probe is how often a peer that
+// ended its sending is looked at.
+func relayBoth(ctx context.Context, out, back *flow, probe time.Duration) (storage.State, string) {
+	ends := make(chan end, 2)
+	go func() { ends <- out.run(ctx) }()
+	go func() { ends <- back.run(ctx) }()
+	first := <-ends
+	isGone := func() bool { return false }
+	switch {
+	case first.clean():
+		isGone = watchGone(first.flow.src, first.flow.dst, probe)
+	case first.src != nil || timedOut(first.dst):
+		// What is broken on one side is broken for the other. After any other failed write, what the peer had sent before it went is still relayed.
+		breakOff(first.flow.dst)
+		breakOff(first.flow.src)
+	}
+	second := <-ends
+	gone := isGone()
+
+	upstreamEnded := first.clean() && first.flow == back
+	switch {
+	case ctx.Err() != nil:
+		return storage.Interrupted, "Millpond was stopped while the tunnel was open"
+	case first.clean() && second.clean():
+		return storage.Done, ""
+	case upstreamEnded && (gone || second.src == nil):
+		// Upstream sent all it had and went, and did not take the rest of what the client sent: so do TLS servers with a client's last message.
+		return storage.Done, ""
+	case gone:
+		return first.flow.from.aborted, first.flow.from.name + " vanished after it had ended its sending"
+	case first.clean():
+		return second.outcome()
+	}
+	return first.outcome()
+}
+
+// outcome names the peer that broke.
+func (e end) outcome() (storage.State, string) {
+	if e.src != nil {
+		return e.flow.from.aborted, e.flow.from.name + " broke the connection: " + innermost(e.src)
+	}
+	if timedOut(e.dst) {
+		return e.flow.to.aborted, e.flow.to.name + " accepted no bytes for too long"
+	}
+	return e.flow.to.aborted, e.flow.to.name + " broke the connection: " + innermost(e.dst)
+}
+
+// largeAfter is how much passes in one direction before large buffers are taken: most tunnels stay small.
+const largeAfter = 1 << 20
+
+// run relays until src ends. Every byte is written before it is recorded.
+func (f *flow) run(ctx context.Context) end {
+	var buf *storage.Buffer
+	defer func() {
+		if buf != nil {
+			buf.Free()
+		}
+	}()
+	var passed int64
+	for filled := false; ; {
+		switch {
+		case buf != nil:
+		case filled && passed > largeAfter:
+			buf = storage.NewLargeBuffer()
+		default:
+			buf = storage.NewBuffer()
+		}
+		n, err := f.src.Read(buf.B)
+		filled = n == len(buf.B)
+		if n > 0 {
+			f.writes.within(f.stall)
+			if _, err := f.dst.Write(buf.B[:n]); err != nil {
+				return end{flow: f, dst: err}
+			}
+			passed += int64(n)
+			if n < storage.BufferSize/4 { // copied, so that a trickle does not fill memory with empty buffers
+				f.body.Write(buf.B[:n])
+			} else {
+				f.body.Give(buf, n)
+				buf = nil
+			}
+			f.body.Wait(ctx)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			f.body.Complete()
+			if err := closeWrite(f.dst); err != nil && !errors.Is(err, net.ErrClosed) {
+				return end{flow: f, dst: err}
+			}
+			return end{flow: f}
+		default:
+			return end{flow: f, src: err}
+		}
+	}
+}
+
+// closeWrite ends our sending and leaves receiving open: close_notify on TLS (RFC 8446, section 6.1), FIN on TCP.
+func closeWrite(c net.Conn) error {
+	for {
+		switch layer := c.(type) {
+		case interface{ CloseWrite() error }:
+			return layer.CloseWrite()
+		case *conn:
+			c = layer.Conn
+		case *upstreamConn:
+			c = layer.Conn
+		case netConner:
+			c = layer.NetConn()
+		default:
+			return c.Close()
+		}
+	}
+}
+
+// goneProbe is how often a peer that has ended its sending is looked at. The system's own keepalive, as often, does the asking.
+const goneProbe = 15 * time.Second
+
+// watchGone looks at a peer that has cleanly ended its sending, until the returned function is called, which says whether it is gone; then both connections were
+// broken off. Reading cannot tell, because it has met its end already. But a peer that closed its socket, or lost its power, answers keepalive with a reset,
+// or not at all (Linux: after 60 s), and the system then fails even a write of no bytes. Without this, a client that closed would hold the tunnel to a silent
+// upstream for ever.
+func watchGone(ended, other net.Conn, every time.Duration) (isGone func() bool) {
+	tcp, ok := bottom(ended).(*net.TCPConn)
+	if !ok {
+		return func() bool { return false }
+	}
+	quit, gone := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				gone <- false
+				return
+			case <-tick.C:
+			}
+			if _, err := tcp.Write(nil); err != nil {
+				breakOff(other)
+				breakOff(ended)
+				gone <- true
+				return
+			}
+		}
+	}()
+	return func() bool {
+		close(quit)
+		return <-gone
+	}
+}
