@@ -1,0 +1,69 @@
+// Bench measures Millpond beside its peers: the same loads through each, one after the other, on one machine.
+//
+// Origin, load client and each proxy are processes of their own, so that the resident size of each is its own
+// and no garbage collector serves two of them. Bench is all of them but Millpond and mitmdump; its first argument says which.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// roles are what a process of this program can be. Each says on standard output where it listens, and ends with its context.
+var roles = map[string]func(ctx context.Context, args []string, out io.Writer) error{
+	"origin":  runOrigin,
+	"load":    runLoad,
+	"martian": runMartian,
+	"reverse": runReverse,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run, args := measure, os.Args[1:]
+	if len(args) > 0 && roles[args[0]] != nil {
+		run, args = roles[args[0]], args[1:]
+	}
+	if err := run(ctx, args, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// measure runs the whole benchmark.
+func measure(ctx context.Context, args []string, out io.Writer) error {
+	var r runner
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.StringVar(&r.millpond, "millpond", "bin/millpond", "the Millpond to measure")
+	flags.StringVar(&r.dir, "dir", os.TempDir(), "where proxies keep what they capture; it needs room for the large body")
+	flags.StringVar(&r.only, "only", "", "measure only these subjects, comma-separated: direct,martian,reverse,millpond,mitmdump")
+	flags.StringVar(&r.protocols, "protocols", "http,https,http2", "measure only these protocols, comma-separated")
+	flags.DurationVar(&r.time, "time", defaultTime, "how long each load of many requests lasts")
+	flags.Int64Var(&r.size, "size", 1<<30, "bytes of the large body")
+	smoke := flags.Bool("smoke", false, "only see that everything runs: little of each, and every failure ends the run")
+	write := flags.String("write", "", "put the table into this Markdown file, between its marks")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *smoke {
+		r.strict, r.time, r.size = true, smokeTime, smokeSize
+		if r.only == "" {
+			r.only = "direct,martian,reverse,millpond"
+		}
+	}
+	report, err := r.run(ctx)
+	if err != nil {
+		return err
+	}
+	text := report.markdown()
+	fmt.Fprint(out, text)
+	if *write != "" {
+		return insert(*write, text)
+	}
+	return nil
+}
