@@ -87,7 +87,8 @@ type upstreamConn struct {
 	dialed dialTimes
 	tls    *storage.TLS // nil without TLS
 	writes deadline
-	watch  *watch // of its idle times; made when first needed
+	watch  *watch      // of its idle times; made when first needed
+	ended  atomic.Bool // seen to be closed by upstream while idle
 }
 
 type dialTimes struct{ connect, connected, secured time.Time }
@@ -113,6 +114,12 @@ func (d *deadline) within(limit time.Duration) {
 		return
 	}
 	d.at = now.Add(limit + limit/8)
+	d.set(d.at)
+}
+
+// exactly sets the deadline to limit from now.
+func (d *deadline) exactly(limit time.Duration) {
+	d.at = time.Now().Add(limit)
 	d.set(d.at)
 }
 

@@ -79,6 +79,7 @@ type Proxy struct {
 	tls    *tls.Config            // for every handshake with a client; see newServerTLS
 	resume tls.ClientSessionCache // for handshakes with upstream
 	places chan struct{}          // one for each client connection there may be
+	closed chan struct{}          // closed by Shutdown
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -104,6 +105,7 @@ func New(cfg Config) (*Proxy, error) {
 		log:       cfg.Logger,
 		tls:       newServerTLS(),
 		resume:    tls.NewLRUClientSessionCache(resumeLimit),
+		closed:    make(chan struct{}),
 		places:    make(chan struct{}, cfg.Limits.Connections),
 		listeners: make(map[net.Listener]struct{}),
 		clients:   make(map[*client]struct{}),
@@ -114,7 +116,10 @@ func New(cfg Config) (*Proxy, error) {
 // Connections between two exchanges are closed at once.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
-	p.closing = true
+	if !p.closing {
+		p.closing = true
+		close(p.closed)
+	}
 	for l := range p.listeners {
 		l.Close()
 	}

@@ -1,8 +1,13 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
+
+	"millpond/storage"
 )
 
 // ownAnswer renders what the proxy itself says to a client, as an HTTP/1 message that ends its connection. text says what happened and what to do.
@@ -15,4 +20,49 @@ func ownAnswer(status int, text string) (h *head, body []byte) {
 		{name: "Content-Length", value: strconv.Itoa(len(body))},
 		{name: "Connection", value: "close"},
 	}), body
+}
+
+// reject answers a request whose head could not be taken, and records what came of it. It returns false, as next does: the connection ends.
+func (h *http1) reject(raw []byte, started time.Time, status int, why string) bool {
+	s := h.session(started)
+	s.Sides[storage.Request].Head = shortened(raw)
+	return h.rejectAs(s, status, why)
+}
+
+// rejectAs answers a request that goes nowhere, and records it as s.
+func (h *http1) rejectAs(s storage.Session, status int, why string) bool {
+	h.say(h.p.cfg.Store.Begin(s), status, why, storage.Failed)
+	return false
+}
+
+// say sends an answer of the proxy's own in place of a response, records it, and ends the session and the connection with it.
+func (h *http1) say(rec *storage.Recording, status int, why string, state storage.State) {
+	answer, body := ownAnswer(status, why+".")
+	rec.Change(func(s *storage.Session) {
+		s.Status, s.ContentType = status, "text/plain; charset=utf-8"
+		s.Sides[storage.Response].Head = answer.raw
+	})
+	w := rec.Body(storage.Response)
+	w.Write(body)
+	w.Complete()
+	rec.End(state, why)
+
+	h.leaving.stop()
+	h.c.writes.within(h.p.cfg.Limits.HeadTime)
+	if _, err := h.c.Write(slices.Concat(answer.raw, body)); err == nil {
+		lingerClose(h.c)
+	}
+}
+
+// shortened returns the beginning of a head that was not understood: enough to see what it was.
+func shortened(raw []byte) []byte {
+	const most = 8 << 10
+	return slices.Clone(raw[:min(len(raw), most)])
+}
+
+func size(n int) string {
+	if n >= 1<<10 && n%(1<<10) == 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

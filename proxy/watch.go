@@ -2,18 +2,22 @@ package proxy
 
 import (
 	"bufio"
+	"net"
 	"sync"
 	"time"
 )
 
-// watch sees a connection end while nobody reads from it. A goroutine for each wait would cost every exchange; so a timer starts one
+// longAgo is a deadline that ends a read at once.
+var longAgo = time.Unix(1, 0)
+
+// watch sees a connection end while nobody reads from it. A goroutine for each wait would be a cost to every exchange, so a timer starts one
 // only where the wait is long. What the peer sends meanwhile stays in the reader's buffer, which bounds it.
 type watch struct {
+	conn  net.Conn
 	r     *bufio.Reader
-	after time.Duration   // of waiting, before it is watched
-	clear func()          // removes a read deadline that has passed; nil: there is none
-	ended func(data bool) // called once while watched: the connection ended, or (data) its buffer has something to read
-	eager bool            // data counts too
+	after time.Duration // of waiting, before it is watched
+	eager bool          // bytes count as an end: the peer has nothing to say now
+	ended func()        // called at most once a wait, while it lasts
 
 	timer *time.Timer
 
@@ -34,25 +38,24 @@ func (w *watch) start() {
 	}
 }
 
-// stop ends a wait: ended is not called after it. The goroutine may still be reading: see join.
-func (w *watch) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
+// stop ends a wait. When it returns, r and the connection's read deadline are the caller's again, and ended is not called any more.
+// It reports whether it had to move the deadline, which is then unset.
+func (w *watch) stop() (moved bool) {
+	if w.timer == nil {
+		return false
 	}
+	w.timer.Stop()
 	w.mu.Lock()
 	w.wanted = false
-	w.mu.Unlock()
-}
-
-// join waits until nobody else reads from r. The read that it waits for is the one that the caller would have made: it ends
-// with the peer's next bytes, its end, or the connection's deadline.
-func (w *watch) join() {
-	w.mu.Lock()
 	running := w.running
 	w.mu.Unlock()
-	if running != nil {
-		<-running
+	if running == nil {
+		return false
 	}
+	w.conn.SetReadDeadline(longAgo)
+	<-running
+	w.conn.SetReadDeadline(time.Time{})
+	return true
 }
 
 func (w *watch) run() {
@@ -80,17 +83,14 @@ func (w *watch) look() bool {
 	}
 	_, err := w.r.Peek(have + 1)
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case !w.wanted:
-		return false
-	case err != nil && timedOut(err) && w.clear != nil:
-		w.clear()
-		return true
-	case err != nil || w.eager:
-		w.wanted = false
-		w.ended(err == nil)
-		return false
+	ended := w.wanted && (w.eager || err != nil && !timedOut(err))
+	on := w.wanted && !ended
+	if on && err != nil {
+		w.conn.SetReadDeadline(time.Time{}) // one that was set for the time before the wait
 	}
-	return true
+	w.mu.Unlock()
+	if ended {
+		w.ended()
+	}
+	return on
 }

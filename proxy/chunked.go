@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// chunks follows a chunked body's framing as its bytes pass. RFC 9112, section 7.1. It holds no more than the trailers.
+type chunks struct {
+	limit    int  // bytes of one size line with its extensions, and of all trailers
+	lenient  bool // take a lone LF for a line's end, as a response may have it
+	state    chunkState
+	left     int64 // data bytes to come in this chunk
+	digits   int   // of the size so far
+	line     int   // bytes of the line so far
+	ext      bool  // the size has ended, its extension passes
+	cr       bool  // the byte before was a CR
+	trailers []byte
+	done     bool
+}
+
+type chunkState uint8
+
+const (
+	inSize chunkState = iota
+	inData
+	afterData
+	inTrailers
+)
+
+// span is a run of data in the bytes that scan was given.
+type span struct{ from, to int }
+
+// scan goes over p, which continues the body, until p or the body ends. It returns how many bytes are the body's, and appends where the data is to spans.
+func (c *chunks) scan(p []byte, spans []span) (n int, _ []span, err error) {
+	for n < len(p) && !c.done {
+		if c.state == inData {
+			run := int(min(c.left, int64(len(p)-n)))
+			spans = append(spans, span{n, n + run})
+			n += run
+			if c.left -= int64(run); c.left == 0 {
+				c.state, c.line = afterData, 0
+			}
+			continue
+		}
+		b := p[n]
+		n++
+		if c.line++; c.line > c.limit {
+			return n, spans, fmt.Errorf("a chunk's size line or the trailers are larger than %d bytes", c.limit)
+		}
+		if err := c.step(b); err != nil {
+			return n, spans, err
+		}
+	}
+	return n, spans, nil
+}
+
+// step takes one byte outside of data.
+func (c *chunks) step(b byte) error {
+	if c.state == inTrailers {
+		c.trailers = append(c.trailers, b)
+	}
+	if c.cr && b != '\n' {
+		return errors.New("a carriage return without line feed stands in the chunked framing")
+	}
+	switch {
+	case b == '\r':
+		c.cr = true
+		return nil
+	case b == '\n':
+		if !c.cr && !c.lenient {
+			return errors.New("a line feed without carriage return stands in the chunked framing")
+		}
+		c.cr = false
+		return c.endLine()
+	}
+	switch c.state {
+	case afterData:
+		return errors.New("a chunk's data does not end where its size says")
+	case inSize:
+		return c.size(b)
+	}
+	return nil
+}
+
+func (c *chunks) size(b byte) error {
+	var d byte
+	switch {
+	case c.ext:
+		return nil
+	case '0' <= b && b <= '9':
+		d = b - '0'
+	case 'a' <= b && b <= 'f':
+		d = b - 'a' + 10
+	case 'A' <= b && b <= 'F':
+		d = b - 'A' + 10
+	case c.digits > 0 && (b == ';' || b == ' ' || b == '\t'):
+		c.ext = true
+		return nil
+	default:
+		return fmt.Errorf("a chunk's size has the byte %q", b)
+	}
+	if c.left > (1<<63-1)>>4 {
+		return errors.New("a chunk's size is larger than 2^63 bytes")
+	}
+	c.left = c.left<<4 | int64(d)
+	c.digits++
+	return nil
+}
+
+// endLine ends the size line, the line after data, or a trailer line.
+func (c *chunks) endLine() error {
+	switch c.state {
+	case inSize:
+		if c.digits == 0 {
+			return errors.New("a chunk has no size")
+		}
+		c.state = inData
+		if c.left == 0 {
+			c.state = inTrailers
+		}
+		c.digits, c.ext, c.line = 0, false, 0
+	case afterData:
+		c.state, c.line = inSize, 0
+	case inTrailers:
+		if t := c.trailers; len(t) <= 2 || bytes.HasSuffix(t, []byte("\n\r\n")) || bytes.HasSuffix(t, []byte("\n\n")) {
+			c.done = true
+			if len(t) <= 2 {
+				c.trailers = nil
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,370 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"millpond/storage"
+)
+
+// request is a request on an HTTP/1 connection, and what is done for it.
+type request struct {
+	*http1
+	head     *head   // as it is to be sent on
+	received []byte  // as it came, where that differs
+	body     framing // of the request
+	target   target
+
+	x       *exchange
+	up      *upstreamConn
+	sent    *head // as the modifiers left it
+	sendErr error // why not all of it went upstream
+	upload  *upload
+}
+
+// serve takes the request through the pipeline, to upstream and back. It reports whether the client's connection can carry another.
+func (r *request) serve(s storage.Session) bool {
+	o := offer{head: r.head, received: r.received, length: r.body.known()}
+	if r.body.kind != noBody {
+		o.body = r.bodyForModifiers()
+	}
+	x, v := r.p.begin(r.ctx, r.c.under, s, r.target.authority, o)
+	r.x, r.sent = x, v.head
+	switch v.action {
+	case refuse:
+		return r.refuse(v.status, v.why, storage.Failed)
+	case elsewhere:
+		return r.elsewhere()
+	}
+	if err := r.connect(); err != nil {
+		return r.unreachable(err)
+	}
+	r.send(v)
+	return r.receive()
+}
+
+// bodyForModifiers is the request's body for a modifier that reads it. Reading it before upstream has said anything means to be upstream: a client that waits for
+// 100 (Continue) is told to go on.
+func (r *request) bodyForModifiers() io.Reader {
+	b := newBodyReader(r.c.r, r.body, r.p.cfg.Limits.Head)
+	b.before = func() {
+		r.leaving.stop()
+		r.c.reads.clear()
+		if r.head.proto == "HTTP/1.1" && r.head.lists("Expect", "100-continue") {
+			io.WriteString(r.c, "HTTP/1.1 100 Continue\r\n\r\n")
+		}
+	}
+	return b
+}
+
+// connect finds the connection to upstream: the one that served the last request to this host, or a new one; inside a tunnel the tunnel's.
+func (r *request) connect() (err error) {
+	r.up = r.kept.take(r.target.scheme, r.target.authority)
+	if r.up == nil {
+		if r.inside != nil {
+			return errTunnelEnded
+		}
+		r.leaving.start() // a client that gives up on a slow dial ends it
+		r.up, err = r.p.dial(r.ctx, r.target.scheme, r.target.authority)
+		if r.leaving.stop() {
+			r.c.reads.at = time.Time{}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.use(r.up)
+	r.x.via(r.up)
+	return nil
+}
+
+var errTunnelEnded = errors.New("upstream closed the tunnel")
+
+// unreachable answers a request for which there is no connection to upstream.
+func (r *request) unreachable(err error) bool {
+	refused := &upstreamError{status: http.StatusBadGateway, reason: err.Error()}
+	errors.As(err, &refused)
+	switch {
+	case r.left():
+		r.x.end(storage.ClientAborted, "the client left while Millpond connected to upstream")
+		return false
+	case r.ctx.Err() != nil:
+		r.x.end(storage.Interrupted, "Millpond was stopped while it connected to upstream")
+		return false
+	case errors.Is(err, errTunnelEnded):
+		r.x.end(storage.UpstreamAborted, "upstream closed the connection as the request came; the client can try again")
+		return false
+	case errors.Is(err, errLoop) && r.p.listensOn(r.target.authority) && (r.sent.method == http.MethodGet || r.sent.method == http.MethodHead):
+		defer r.x.end(storage.Done, "")
+		return r.setup(r.sent, r.body, r.x.rec)
+	}
+	return r.refuse(refused.status, refused.reason, storage.Failed)
+}
+
+// refuse answers the request in upstream's place, and ends the exchange and the connection.
+func (r *request) refuse(status int, why string, state storage.State) bool {
+	r.stopUpload()
+	r.say(r.x.rec, status, why, state)
+	r.drop()
+	r.x.end(state, why)
+	return false
+}
+
+// drop closes the connection to upstream.
+func (r *request) drop() {
+	r.use(nil)
+	if r.up != nil {
+		r.up.Close()
+	}
+}
+
+// send sends the request. A body that is not at hand is sent beside the response, which need not wait for it.
+func (r *request) send(v verdict) {
+	to := &sink{conn: r.up, writes: &r.up.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw}
+	switch {
+	case v.body == nil && r.body.kind == noBody, v.body == http.NoBody && r.x.reqBody == nil:
+		r.sendErr = to.flush()
+	case v.body == nil && r.body.kind == byLength && int64(r.c.r.Buffered()) >= r.body.length:
+		p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request)}
+		r.sendErr = p.run(r.body)
+	default:
+		r.c.reads.clear()
+		r.upload = &upload{done: make(chan struct{})}
+		go r.runUpload(to, v)
+		return
+	}
+	if r.sendErr == nil {
+		r.x.wrote()
+	}
+	r.leaving.start()
+}
+
+// receive relays the responses to the request: any number of informational ones, then the one. It reports whether the client's connection can carry another request.
+func (r *request) receive() bool {
+	limit := r.p.cfg.Limits.Head
+	for {
+		raw, err := readHead(r.up.r, limit)
+		if err != nil {
+			return r.noResponse(raw, err)
+		}
+		res, err := parseResponseHead(raw)
+		if err != nil {
+			return r.refuse(http.StatusBadGateway, "upstream's answer is not HTTP: "+err.Error(), storage.Failed)
+		}
+		if res.status >= 200 || res.status == http.StatusSwitchingProtocols {
+			return r.respond(res)
+		}
+		if limit -= len(raw); limit <= 0 {
+			return r.noResponse(raw, errHeadTooLarge)
+		}
+		r.x.informational(res)
+		if r.head.proto == "HTTP/1.0" {
+			continue // it knows no 1xx. RFC 9110, section 15.2
+		}
+		r.c.writes.within(r.p.cfg.Limits.StallTime)
+		if _, err := r.c.Write(raw); err != nil {
+			r.leave()
+		}
+	}
+}
+
+// noResponse ends an exchange whose response did not come.
+func (r *request) noResponse(raw []byte, err error) bool {
+	switch {
+	case r.left():
+		return r.breakClient(storage.ClientAborted, "the client left before the response came")
+	case r.ctx.Err() != nil:
+		return r.breakClient(storage.Interrupted, "Millpond was stopped before the response came")
+	case errors.Is(err, errHeadTooLarge):
+		return r.refuse(http.StatusBadGateway, "the head of upstream's response is larger than "+size(r.p.cfg.Limits.Head)+", the most that Millpond takes", storage.Failed)
+	case r.up.used && len(raw) == 0:
+		// The request may have been acted on, so it is not sent again. A client that finds its connection closed before an answer knows that, and decides itself.
+		return r.breakClient(storage.UpstreamAborted, "upstream closed the connection, which had served before, without a response; the client can try again")
+	case len(raw) > 0:
+		return r.refuse(http.StatusBadGateway, "upstream broke off in the middle of a response's head: "+ended(err), storage.UpstreamAborted)
+	}
+	return r.refuse(http.StatusBadGateway, "upstream took the request and closed the connection without a response: "+ended(err), storage.UpstreamAborted)
+}
+
+// breakClient ends the exchange and both connections.
+func (r *request) breakClient(state storage.State, why string) bool {
+	r.drop()
+	r.leaving.stop()
+	bottom(r.c).Close() // below TLS: a close_notify would say that all is well
+	if r.upload != nil {
+		<-r.upload.done
+	}
+	r.x.end(state, why)
+	return false
+}
+
+// respond relays the response.
+func (r *request) respond(res *head) bool {
+	x := r.x
+	if res.status == http.StatusSwitchingProtocols || r.head.method == http.MethodConnect && res.status < 300 {
+		return r.upgrade(res)
+	}
+	f, ambiguous, dropLength := responseFraming(res, r.sent.method)
+	o := offer{head: res, length: f.known()}
+	if ambiguous != "" {
+		marked := *res
+		marked.ambiguous = ambiguous
+		o.head = &marked
+	}
+	if dropLength {
+		o.received = res.raw
+		fields := make([]field, 0, len(res.fields))
+		for _, fl := range o.head.fields {
+			if !strings.EqualFold(fl.name, "Content-Length") {
+				fields = append(fields, fl)
+			}
+		}
+		o.head = o.head.with(res.start, fields)
+	}
+	var body *bodyReader
+	if f.kind != noBody {
+		body = newBodyReader(r.up.r, f, r.p.cfg.Limits.Head)
+		o.body = body
+	}
+	v := x.response(o)
+	if v.action == refuse {
+		return r.refuse(v.status, v.why, storage.Failed)
+	}
+
+	client, err := r.deliver(v, f)
+	if err != nil {
+		return r.brokenOff(client, err)
+	}
+	reusable := f.kind != untilClose && r.sent.keepsAlive() && res.keepsAlive()
+	if v.body != nil && body != nil {
+		reusable = reusable && body.finish()
+	}
+	again := client.kind != untilClose && r.persistent() && v.head.keepsAlive()
+	return r.finish(again, reusable)
+}
+
+// persistent reports whether the client wants to send another request on its connection.
+func (r *request) persistent() bool {
+	return r.sent.keepsAlive() && !r.head.lists("Connection", "close")
+}
+
+// deliver sends a response to the client. It returns how the client finds its end.
+func (r *request) deliver(v verdict, f framing) (framing, error) {
+	p := &passage{
+		ctx: r.ctx, rec: r.x.rec.Body(storage.Response),
+		to: &sink{conn: r.c, writes: &r.c.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw},
+	}
+	if v.body != nil {
+		f = newFraming(v)
+		return f, p.send(v.body, f)
+	}
+	p.from = r.up.r
+	p.chunks = chunks{limit: r.p.cfg.Limits.Head, lenient: true}
+	err := p.run(f)
+	if p.chunks.trailers != nil {
+		r.x.trailers(storage.Response, p.chunks.trailers)
+	}
+	return f, err
+}
+
+// newFraming is the framing of a body that a modifier made.
+func newFraming(v verdict) framing {
+	switch {
+	case v.body == http.NoBody || v.length == 0:
+		return framing{}
+	case v.length > 0:
+		return framing{kind: byLength, length: v.length}
+	case v.head.lists("Transfer-Encoding", "chunked"):
+		return framing{kind: byChunks}
+	}
+	return framing{kind: untilClose}
+}
+
+// brokenOff ends an exchange whose response did not reach the client whole.
+func (r *request) brokenOff(f framing, err error) bool {
+	var sending writeError
+	switch {
+	case errors.As(err, &sending) && timedOut(err):
+		return r.breakClient(storage.ClientAborted, "the client accepted no bytes for "+r.p.cfg.Limits.StallTime.String())
+	case r.left() || errors.As(err, &sending):
+		r.leave()
+		return r.breakClient(storage.ClientAborted, "the client left before the end of the response")
+	case r.ctx.Err() != nil:
+		return r.breakClient(storage.Interrupted, "Millpond was stopped before the end of the response")
+	}
+	// A client that counts bytes or chunks misses some. One that reads until the connection ends must see it break, not end.
+	if f.kind == untilClose && !errors.Is(err, io.ErrUnexpectedEOF) {
+		breakOff(r.c)
+	}
+	return r.breakClient(storage.UpstreamAborted, "upstream broke off before the end of the response: "+ended(err))
+}
+
+// finish ends an exchange whose response was delivered whole. again and reusable say whether the messages allow to use the two connections again.
+func (r *request) finish(again, reusable bool) bool {
+	if !r.finishUpload() {
+		again, reusable = false, false
+		r.drop()
+		lingerClose(r.c)
+	}
+	if r.leaving.stop() {
+		r.c.reads.at = time.Time{}
+	}
+	r.use(nil)
+	// Bytes after a response are nobody's: a connection with some is not used again.
+	if reusable = reusable && r.sendErr == nil && r.up.r.Buffered() == 0; reusable {
+		r.up.used = true
+		r.kept.put(r.target.scheme, r.target.authority, r.up)
+	} else {
+		r.up.Close()
+		again = again && r.inside == nil // in a tunnel there is no other
+	}
+	r.x.end(storage.Done, "")
+	return again
+}
+
+// ended says in words how a connection ended.
+func ended(err error) string {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, errNoHead):
+		return "it closed the connection"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection ended too early"
+	case errors.Is(err, context.Canceled):
+		return "the exchange was cancelled"
+	}
+	return innermost(err)
+}
+
+// elsewhere serves a request that a modifier answered or moved to another host.
+func (r *request) elsewhere() bool {
+	watched := r.body.kind == noBody
+	if watched {
+		r.leaving.start()
+	}
+	v := r.x.elsewhere()
+	if v.action == refuse {
+		if r.left() {
+			return r.breakClient(storage.ClientAborted, "the client left before the response came")
+		}
+		return r.refuse(v.status, v.why, storage.Failed)
+	}
+	f, err := r.deliver(v, framing{})
+	if r.leaving.stop() {
+		r.c.reads.at = time.Time{}
+	}
+	if err != nil {
+		return r.brokenOff(f, err)
+	}
+	again := f.kind != untilClose && r.persistent()
+	if body := r.x.reqBody; body != nil && !body.ended() {
+		// What a modifier answered without reading is still on its way. It is kept, as it would be had it gone upstream.
+		_, err := io.Copy(io.Discard, &recordedBody{body, r.x.rec.Body(storage.Request)})
+		again = again && err == nil && body.ended()
+	}
+	r.x.end(storage.Done, "")
+	return again
+}

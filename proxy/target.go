@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// target is where a request goes.
+type target struct {
+	scheme    string // http or https
+	authority string // host:port, as dialled
+	host      string // as a person writes it: without the scheme's own port
+	path      string // path and query, as sent to an origin
+}
+
+// parseAbsolute takes apart a request target in absolute form. RFC 9112, section 3.2.2. Only what is needed to send it on is looked at:
+// what the path holds is between client and origin.
+func parseAbsolute(s string) (target, error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return target{}, fmt.Errorf("the request target %s is neither a path nor a URL", quote(s))
+	}
+	t := target{scheme: strings.ToLower(scheme), path: "/"}
+	if t.scheme != "http" && t.scheme != "https" {
+		return target{}, fmt.Errorf("the URL %s has the scheme %s; only http and https can be asked of a proxy", quote(s), quote(scheme))
+	}
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, t.path = rest[:i], rest[i:]
+		if t.path[0] != '/' {
+			t.path = "/" + t.path
+		}
+	}
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 { // a password in a URL is not for the wire
+		authority = authority[i+1:]
+	}
+	t.authority = withPort(authority, t.scheme)
+	t.host = withoutPort(t.authority, t.scheme)
+	if host, port, err := net.SplitHostPort(t.authority); err != nil || host == "" || port == "" || strings.ContainsAny(host, "\t \"<>\\^`{|}") {
+		return target{}, fmt.Errorf("the URL %s does not name a host", quote(s))
+	}
+	return t, nil
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// withPort returns the authority with a port: the scheme's where it has none.
+func withPort(authority, scheme string) string {
+	if i := strings.LastIndexByte(authority, ':'); i < 0 || strings.HasSuffix(authority, "]") {
+		return authority + ":" + defaultPort(scheme)
+	} else if i == len(authority)-1 {
+		return authority + defaultPort(scheme)
+	}
+	return authority
+}
+
+// withoutPort returns the authority without the scheme's own port.
+func withoutPort(authority, scheme string) string {
+	return strings.TrimSuffix(authority, ":"+defaultPort(scheme))
+}
+
+// sameHost reports whether a Host field's value means the authority.
+func sameHost(value, authority, scheme string) bool {
+	return strings.EqualFold(withPort(value, scheme), authority)
+}
+
+// toOrigin makes of a head in absolute form the one that an origin gets: its target is the path; a Host that is missing or means another host is
+// replaced (RFC 9112, section 3.2.2), which differs tells; what was for the proxy is left out. All other bytes stay.
+func toOrigin(h *head, t target) (out *head, differs bool) {
+	fields := make([]field, 0, len(h.fields)+1)
+	hosts, same := 0, true
+	for _, f := range h.fields {
+		switch {
+		case strings.EqualFold(f.name, "Proxy-Connection"), strings.EqualFold(f.name, "Proxy-Authorization"):
+			continue
+		case strings.EqualFold(f.name, "Host"):
+			hosts++
+			same = same && sameHost(f.value, t.authority, t.scheme)
+		}
+		fields = append(fields, f)
+	}
+	if hosts != 1 || !same {
+		fields = setField(fields, "Host", t.host)
+	}
+	path := t.path
+	if h.method == "OPTIONS" && !strings.Contains(strings.TrimPrefix(h.target, t.scheme+"://"), "/") {
+		path = "*" // RFC 9112, section 3.2.4
+	}
+	out = h.with(h.method+" "+path+" "+h.proto, fields)
+	out.target = path
+	return out, hosts > 1 || !same
+}
