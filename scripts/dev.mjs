@@ -4,11 +4,12 @@ import { buildBinary } from "./build.mjs";
 import { install } from "./install.mjs";
 import { become, binary, start } from "./run.mjs";
 
-const dashboard = process.env.MILLPOND_DASHBOARD ?? "127.0.0.1:8081";
+const address = process.env.MILLPOND_DASHBOARD ?? "127.0.0.1:8081";
+const dashboard = process.env.MILLPOND ?? `http://${address}`;
 
 async function serves() {
 	try {
-		return (await fetch(`http://${dashboard}/healthz`)).ok;
+		return (await fetch(`${dashboard}/healthz`)).ok;
 	} catch {
 		return false;
 	}
@@ -17,7 +18,7 @@ async function serves() {
 install();
 if (!(await serves())) {
 	buildBinary();
-	const server = start(binary, process.argv.slice(2), { MILLPOND_DASHBOARD: dashboard });
+	const server = start(binary, process.argv.slice(2), { MILLPOND_DASHBOARD: address });
 	process.on("exit", () => server.kill());
 }
-become(start("npm", ["run", "--silent", "dev", "--workspace", "web"], { MILLPOND_DASHBOARD: dashboard }));
+become(start("npm", ["run", "--silent", "dev", "--workspace", "web"], { MILLPOND: dashboard }));

@@ -46,9 +46,10 @@ type Side struct {
 	Fields        [][2]string `json:"fields"`
 	Received      string      `json:"received"`
 	Informational []string    `json:"informational"`
-	Trailers      string      `json:"trailers"`
+	Trailers      [][2]string `json:"trailers"`
 	Body          struct {
 		Size     int64  `json:"size"`
+		Passed   int64  `json:"passed"`
 		Complete bool   `json:"complete"`
 		SHA256   string `json:"sha256"`
 		Missing  string `json:"missing"`

@@ -45,6 +45,7 @@ var Protocols = []Protocol{HTTP, HTTPS, HTTP2}
 //	GET  /get/NAME?seed=&size=&framing=   with that body; &abort=N breaks off after N bytes; &pace=BYTES,INTERVAL sends it slowly
 //	POST /put/NAME                        with what it received, an Upload as JSON
 //	GET  /events/NAME?count=&pace=        with server-sent events, each of which holds the time it was sent
+//	GET  /page/NAME                       with a page of 200 resources
 type Origin struct {
 	*http.ServeMux
 	Authority *Authority
@@ -75,6 +76,8 @@ func NewOrigin() (*Origin, error) {
 	o.HandleFunc("GET /get/", serveBody)
 	o.HandleFunc("POST /put/", serveUpload)
 	o.HandleFunc("GET /events/", serveEvents)
+	o.HandleFunc("GET /page/{name}", servePage)
+	o.HandleFunc("GET /page/{name}/{number}", serveResource)
 	for _, p := range Protocols {
 		if err := o.listen(p, cert); err != nil {
 			_ = o.Close()
