@@ -54,10 +54,12 @@ func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authorit
 	s.Sides[storage.Response].Head = []byte(established)
 
 	first := waitFirst(c, client, up)
-	switch first.who {
-	case clientLeft:
+	switch {
+	case ctx.Err() != nil:
+		p.record(s, storage.Interrupted, "Millpond was stopped before either side sent anything")
+	case first.who == clientLeft:
 		p.record(s, storage.ClientAborted, "the client closed the connection before either side sent anything")
-	case upstreamLeft:
+	case first.who == upstreamLeft:
 		p.record(s, storage.UpstreamAborted, "upstream closed the connection before either side sent anything")
 		breakOff(c)
 	default:

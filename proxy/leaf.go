@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/martian/v3/mitm"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -146,6 +147,9 @@ func asciiHost(host string) (string, error) {
 		ascii = ascii && host[i] < 0x80
 	}
 	if !ascii {
+		if !utf8.ValidString(host) {
+			return "", fmt.Errorf("host name %q is not UTF-8", host)
+		}
 		wire, err := idna.Lookup.ToASCII(host)
 		if err != nil {
 			return "", fmt.Errorf("host name %q: %w", host, err)

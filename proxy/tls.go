@@ -129,6 +129,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		return
 	}
 	switch {
+	case ctx.Err() != nil:
 	case f.who == clientLeft || f.who == clientFirst && f.end:
 		if time.Since(secured) < pinTime {
 			p.record(s, storage.Failed, "the client closed the connection as soon as the TLS handshake was done, without a request. "+

@@ -1,0 +1,164 @@
+package proxy
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestLeafVerifies(t *testing.T) {
+	ca := testCA()
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Certificate())
+	long := strings.Repeat("a-long-label.", 12) + "example"
+	for _, test := range []struct{ asked, name string }{
+		{"example.com", "example.com"},
+		{"EXAMPLE.com.", "example.com"},
+		{"under_score.example.com", "under_score.example.com"},
+		{"münchen.example", "xn--mnchen-3ya.example"},
+		{"127.0.0.1", "127.0.0.1"},
+		{"::1", "::1"},
+		{"[2001:db8::1]", "2001:db8::1"},
+		{"::ffff:192.0.2.1", "192.0.2.1"},
+		{long, long},
+	} {
+		t.Run(test.asked, func(t *testing.T) {
+			pairs, err := ca.leaves.get(test.asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := pairs[0].PrivateKey.(*ecdsa.PrivateKey); !ok {
+				t.Errorf("the preferred leaf has a %T, want ECDSA", pairs[0].PrivateKey)
+			}
+			if _, ok := pairs[1].PrivateKey.(*rsa.PrivateKey); !ok {
+				t.Errorf("the other leaf has a %T, want RSA", pairs[1].PrivateKey)
+			}
+			for _, pair := range pairs {
+				if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: test.name, Roots: roots}); err != nil {
+					t.Error(err)
+				}
+				if total := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore); total > 197*24*time.Hour {
+					t.Errorf("valid for %v in all, want at most 197 days", total)
+				}
+				if n := len(pair.Leaf.SerialNumber.Bytes()); n > 19 {
+					t.Errorf("serial number of %d octets", n)
+				}
+				opensslVerifies(t, ca, pair.Leaf, test.name)
+			}
+		})
+	}
+}
+
+// opensslVerifies asks a verifier that is not Go's.
+func opensslVerifies(t *testing.T, ca *CA, leaf *x509.Certificate, name string) {
+	t.Helper()
+	openssl, err := exec.LookPath("openssl")
+	if err != nil {
+		t.Log("no openssl here")
+		return
+	}
+	dir := t.TempDir()
+	write := func(file string, c *x509.Certificate) string {
+		file = filepath.Join(dir, file)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	flag := "-verify_hostname"
+	if len(leaf.IPAddresses) > 0 {
+		flag = "-verify_ip"
+	}
+	out, err := exec.Command(openssl, "verify", "-x509_strict", "-purpose", "sslserver", flag, name, "-CAfile", write("ca.pem", ca.Certificate()), write("leaf.pem", leaf)).CombinedOutput()
+	if err != nil {
+		t.Errorf("openssl verify: %v\n%s", err, out)
+	}
+}
+
+func TestNamesThatHaveNoLeaf(t *testing.T) {
+	for _, name := range []string{"", ".", "a b", "a\x00b", "\xff\xfe.example", strings.Repeat("a.", 127) + "com"} {
+		if _, err := testCA().leaves.get(name); err == nil {
+			t.Errorf("a leaf was issued for %q", name)
+		}
+	}
+}
+
+func TestLeavesAreSharedByThoseWhoAskAtOnce(t *testing.T) {
+	ca := mustLoadCA(t, t.TempDir())
+	var pairs [64][]tls.Certificate
+	var wg sync.WaitGroup
+	for i := range pairs {
+		wg.Go(func() {
+			var err error
+			if pairs[i], err = ca.leaves.get("Example.com"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range pairs {
+		if len(p) == 0 || p[0].Leaf != pairs[0][0].Leaf {
+			t.Fatal("two leaves for one name")
+		}
+	}
+	if ca.leaves.issued != 1 {
+		t.Errorf("%d leaves were issued, want 1", ca.leaves.issued)
+	}
+}
+
+func TestLeavesStayWithinTheirLimit(t *testing.T) {
+	ca := mustLoadCA(t, t.TempDir())
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const names = 3*leafLimit + 100 // the authority was replaced three times
+	before := heap()
+	for i := range names {
+		if _, err := ca.leaves.get(fmt.Sprintf("host-%d.example.com", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ca.leaves.kept.Len(); got != leafLimit {
+		t.Errorf("%d leaves are kept, want %d", got, leafLimit)
+	}
+	if grown := int64(heap()) - int64(before); grown > 32<<20 {
+		t.Errorf("%d names cost %d MiB", names, grown>>20)
+	} else {
+		t.Logf("%d names cost %d KiB", names, grown>>10)
+	}
+	if _, err := ca.leaves.get("host-0.example.com"); err != nil { // forgotten, and made again
+		t.Error(err)
+	}
+}
+
+func TestExpiredLeafIsIssuedAnew(t *testing.T) {
+	ca := mustLoadCA(t, t.TempDir())
+	old, err := ca.leaves.get("example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old[0].Leaf.NotAfter = time.Now().Add(-time.Hour)
+	old[1].Leaf.NotAfter = time.Now().Add(-time.Hour) // mitm keeps this one too
+	renewed, err := ca.leaves.get("example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !renewed[0].Leaf.NotAfter.After(time.Now()) {
+		t.Error("an expired leaf was handed out")
+	}
+}
