@@ -4,8 +4,6 @@ package proxy
 // This file is the outline its builders work against. Each declaration moves to the file that builds it.
 
 import (
-	"context"
-
 	"millpond/storage"
 )
 
@@ -27,5 +25,3 @@ type origin struct {
 //	ca.go leaf.go the CA, leaves issued through martian/v3/mitm behind an LRU                                     (TLS builder)
 //	head.go framing.go relay.go exchange.go pipeline.go capture.go upgrade.go                                     (relay builder)
 //	h2/           the frame relay, with hooks; http2.go: serveHTTP2, which joins it to exchange and pipeline      (HTTP/2 builder)
-
-func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) { panic("outline") }

@@ -1,0 +1,128 @@
+package h2
+
+import (
+	"fmt"
+	"strconv"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	maxList  = 256 << 10 // of one field list, compressed or decoded, in bytes; beyond it the stream is refused
+	maxBlock = 1 << 20   // of one compressed list, its frame headers included; beyond it the connection is ended
+)
+
+// lists decodes one peer's field lists. A list is decoded by hand, not with Framer.ReadMetaHeaders, which refuses what
+// the other side should judge: control bytes, upper case, pseudo-fields out of place.
+type lists struct {
+	dec    *hpack.Decoder
+	block  []byte
+	fields []hpack.HeaderField
+	size   int // of the list, decoded. RFC 9113, section 6.5.2
+	long   bool
+}
+
+func (l *lists) init() {
+	l.dec = hpack.NewDecoder(tableSize, func(f hpack.HeaderField) {
+		l.size += int(f.Size())
+		if l.size > maxList {
+			l.overflow()
+			return
+		}
+		l.fields = append(l.fields, f)
+	})
+	l.dec.SetMaxStringLength(maxBlock)
+}
+
+// overflow gives the list up. It is decoded to its end all the same, for the sake of the compression state.
+func (l *lists) overflow() {
+	l.long = true
+	l.dec.SetEmitEnabled(false)
+}
+
+// read returns the field list that f begins, taking its CONTINUATION frames. long says that it exceeded maxList, and is not whole.
+// An error ends the connection: the compression state is lost.
+func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpack.HeaderField, long bool, err error) {
+	clear(l.fields)
+	l.fields, l.block, l.size, l.long = l.fields[:0], l.block[:0], 0, false
+	if cap(l.fields) > 1024 || cap(l.block) > 4*frameSize {
+		l.fields, l.block = nil, nil
+	}
+	l.dec.SetEmitEnabled(true)
+
+	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
+	for total := len(fragment); !ended; {
+		l.block = append(l.block, fragment...)
+		if len(l.block) > maxList {
+			l.overflow()
+			if err := l.decode(l.block); err != nil {
+				return nil, false, err
+			}
+			l.block = l.block[:0]
+		}
+		fh, err := framer.ReadFrameHeader() // refuses all but the CONTINUATION of this stream
+		if err != nil {
+			return nil, false, err
+		}
+		if total += frameHeader + int(fh.Length); total > maxBlock {
+			return nil, false, &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("a field list of over %d bytes", maxBlock)}
+		}
+		next, err := framer.ReadFrameForHeader(fh)
+		if err != nil {
+			return nil, false, err
+		}
+		c := next.(*http2.ContinuationFrame)
+		fragment, ended = c.HeaderBlockFragment(), c.HeadersEnded()
+	}
+	if len(l.block) > 0 {
+		l.block = append(l.block, fragment...)
+		fragment = l.block
+	}
+	if err := l.decode(fragment); err != nil {
+		return nil, false, err
+	}
+	if err := l.dec.Close(); err != nil {
+		return nil, false, &protocolError{http2.ErrCodeCompression, err.Error()}
+	}
+	return l.fields, l.long, nil
+}
+
+func (l *lists) decode(block []byte) error {
+	if _, err := l.dec.Write(block); err != nil {
+		return &protocolError{http2.ErrCodeCompression, err.Error()}
+	}
+	return nil
+}
+
+// Value returns the value of the first field of that name, empty where there is none.
+func Value(fields []hpack.HeaderField, name string) string {
+	for _, f := range fields {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+func status(fields []hpack.HeaderField) int {
+	n, err := strconv.Atoi(Value(fields, ":status"))
+	if err != nil || n < 100 || n > 999 {
+		return 0
+	}
+	return n
+}
+
+// Text renders a field list as people read it, and as it is kept: a "name: value" line for each field, in order.
+func Text(fields []hpack.HeaderField) []byte {
+	n := 0
+	for _, f := range fields {
+		n += len(f.Name) + len(f.Value) + len(": \n")
+	}
+	text := make([]byte, 0, n)
+	for _, f := range fields {
+		text = append(append(text, f.Name...), ": "...)
+		text = append(append(text, f.Value...), '\n')
+	}
+	return text
+}

@@ -1,0 +1,409 @@
+package h2
+
+import (
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// find returns the stream that a frame from p belongs to, nil where it is over. ignore says that the frame is not for the
+// other side. A frame of a stream that never was is a mistake. RFC 9113, section 5.1. relay.mu is held.
+func (r *relay) find(p *peer, t http2.FrameType, id uint32) (s *Stream, ignore bool, err error) {
+	switch s = r.streams[id]; {
+	case r.dead:
+		err = net.ErrClosed
+	case s == nil && id > r.last:
+		err = &protocolError{http2.ErrCodeProtocol, fmt.Sprintf("%v on idle stream %d", t, id)}
+	case s == nil:
+		ignore = p.ignored.has(id)
+	}
+	return s, ignore, err
+}
+
+// data relays a DATA frame, in parts where it is large.
+func (r *relay) data(p *peer, fh http2.FrameHeader) error {
+	length, pad := int(fh.Length), -1
+	if fh.Flags.Has(http2.FlagDataPadded) {
+		n, err := p.br.ReadByte()
+		if err != nil {
+			return err
+		}
+		if pad = int(n); length < 1+pad {
+			return &protocolError{http2.ErrCodeProtocol, "padding longer than its frame"}
+		}
+		length -= 1 + pad
+	}
+	end := fh.Flags.Has(http2.FlagDataEndStream)
+
+	r.mu.Lock()
+	s, ignore, err := r.find(p, fh.Type, fh.StreamID)
+	conn := &r.windows[p.side]
+	if conn.receive(int64(fh.Length)); err == nil && conn.lent < 0 {
+		err = &protocolError{http2.ErrCodeFlowControl, "more DATA than the connection's window"}
+	}
+	if err != nil {
+		r.mu.Unlock()
+		return err
+	}
+	if s == nil && !ignore { // a stream that one end has reset, and the other does not know yet: its receiver accounts for it
+		r.mu.Unlock()
+		return r.passData(p, nil, fh.StreamID, length, pad, end, int64(fh.Length))
+	}
+	if s != nil && s.opened && s.sides[p.side].taken == nil && !s.sides[p.side].gone {
+		s.sides[p.side].window.receive(int64(fh.Length))
+		s.sides[p.side].window.forward(int64(fh.Length))
+		r.mu.Unlock()
+		return r.passData(p, s, fh.StreamID, length, pad, end, int64(fh.Length))
+	}
+	var in *Incoming
+	if s != nil {
+		in = s.sides[p.side].taken
+		w := &s.sides[p.side].window
+		if w.receive(int64(fh.Length)); w.lent+r.peers[p.side.other()].initialMax < 0 {
+			r.mu.Unlock()
+			r.cut(s, Close{By: p.party, Code: http2.ErrCodeFlowControl, Err: fmt.Errorf("%v sent more DATA than the stream's window", p.party)})
+			r.repay(nil, p.side, int64(fh.Length))
+			_, err := p.br.Discard(length + max(pad, 0))
+			return err
+		}
+	}
+	r.mu.Unlock()
+	return r.takeData(p, s, in, length, pad, end)
+}
+
+// passData passes DATA on to its receiver. size is what the frame costs of the window.
+func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end bool, size int64) error {
+	if err := r.awaitCredit(p, size); err != nil {
+		return err
+	}
+	for first := true; first || length > 0; first = false {
+		n := min(length, len(p.piece))
+		if p.unsent && p.br.Buffered() < n+max(pad, 0) {
+			if err := r.flush(p); err != nil {
+				return err
+			}
+		}
+		if _, err := io.ReadFull(p.br, p.piece[:n]); err != nil {
+			return err
+		}
+		length -= n
+		last, padding := length == 0, -1
+		if last && pad >= 0 {
+			padding = pad
+			if _, err := p.br.Discard(pad); err != nil {
+				return err
+			}
+		}
+		if err := r.write(p, func(w *writer) { w.data(id, p.piece[:n], end && last, padding) }); err != nil {
+			return err
+		}
+		if s != nil && n > 0 && !r.peers[p.side.other()].deaf.Load() {
+			if full := s.exchange.Data(p.side, p.piece[:n]); full != nil {
+				r.hold(s, p.side, full)
+			}
+		}
+	}
+	if s != nil && end {
+		r.received(s, p.side, true)
+	}
+	return nil
+}
+
+// awaitCredit waits until the receiver's connection window takes size bytes. It has to only where a hook's data has used up credit that the
+// sender was lent.
+func (r *relay) awaitCredit(p *peer, size int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := &r.windows[p.side]
+	for w.real < size && !r.dead {
+		if !w.want && p.unsent {
+			w.want = true
+			r.mu.Unlock()
+			err := r.flush(p)
+			r.mu.Lock()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		w.want = true
+		r.credit.Wait()
+	}
+	if w.want {
+		w.want = false
+		r.credit.Broadcast()
+	}
+	w.forward(size)
+	return nil
+}
+
+// takeData gives DATA to who took the side over, or drops it (in is nil).
+func (r *relay) takeData(p *peer, s *Stream, in *Incoming, length, pad int, end bool) error {
+	overhead := int64(0)
+	if pad >= 0 {
+		overhead = int64(1 + pad)
+	}
+	for length > 0 {
+		n := min(length, len(p.piece))
+		if _, err := io.ReadFull(p.br, p.piece[:n]); err != nil {
+			return err
+		}
+		length -= n
+		if in == nil || !in.put(p.piece[:n]) {
+			r.repay(nil, p.side, int64(n))
+		}
+	}
+	if _, err := p.br.Discard(max(pad, 0)); err != nil {
+		return err
+	}
+	r.repay(s, p.side, overhead)
+	if s != nil && end {
+		r.endTaken(s, p.side, in, nil)
+	}
+	return nil
+}
+
+func (r *relay) endTaken(s *Stream, side Side, in *Incoming, trailers []hpack.HeaderField) {
+	if in != nil {
+		in.finish(trailers)
+	}
+	r.received(s, side, false)
+}
+
+// repay gives the sender of a side credit for n bytes that did not go to its receiver: on the connection, and on the
+// stream where that is given and goes on.
+func (r *relay) repay(s *Stream, side Side, n int64) {
+	if n == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return
+	}
+	w := r.peers[side].w
+	r.windows[side].repay(n)
+	w.creditLater(0, n)
+	if s != nil && !s.over && !s.sides[side].received {
+		s.sides[side].window.repay(n)
+		w.creditLater(s.ID, n)
+	}
+}
+
+// windowUpdate passes on the credit that p gives, as the ledger says.
+func (r *relay) windowUpdate(p *peer, f *http2.WindowUpdateFrame) error {
+	side, n := p.side.other(), int64(f.Increment)
+	r.mu.Lock()
+	if f.StreamID == 0 {
+		n = r.windows[side].grant(n)
+	} else {
+		s, ignore, err := r.find(p, f.Type, f.StreamID)
+		if err != nil || ignore {
+			r.mu.Unlock()
+			return err
+		}
+		if s != nil {
+			n = s.sides[side].window.grant(n)
+		}
+	}
+	r.credit.Broadcast()
+	r.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	return r.write(p, func(w *writer) { w.windowUpdate(f.StreamID, n) })
+}
+
+// reset passes on RST_STREAM, with its code.
+func (r *relay) reset(p *peer, f *http2.RSTStreamFrame) error {
+	r.mu.Lock()
+	s, ignore, err := r.find(p, f.Type, f.StreamID)
+	if err != nil || ignore {
+		r.mu.Unlock()
+		return err
+	}
+	pass := true
+	if s != nil {
+		resp := &s.sides[Response]
+		if p.party == Upstream && resp.taken != nil && (resp.received || resp.taken.unwanted()) {
+			// A hook is sending a response, and needs nothing more from upstream.
+			resp.received, s.sides[Request].gone = true, true
+			r.mu.Unlock()
+			r.settle(s)
+			return nil
+		}
+		pass = s.opened
+		r.remove(s, false)
+	}
+	r.mu.Unlock()
+	if pass {
+		err = r.write(p, func(w *writer) { w.reset(f.StreamID, f.ErrCode) })
+	}
+	if s != nil {
+		s.end(Close{By: p.party, Code: f.ErrCode, Err: fmt.Errorf("%v reset the stream: %v", p.party, f.ErrCode)})
+	}
+	return err
+}
+
+// fault ends a stream whose sender broke a rule that concerns this stream alone.
+func (r *relay) fault(p *peer, e http2.StreamError) error {
+	r.mu.Lock()
+	s, _, err := r.find(p, http2.FrameWindowUpdate, e.StreamID)
+	r.mu.Unlock()
+	if s != nil {
+		r.cut(s, Close{By: p.party, Code: e.Code, Err: fmt.Errorf("%v broke HTTP/2: %w", p.party, e)})
+	}
+	return err
+}
+
+// headers relays a field list: a request's, an informational or final response's, or trailers.
+func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
+	fh, pad := f.FrameHeader, -1
+	var prio []byte
+	if fh.Flags.Has(http2.FlagHeadersPadded) {
+		pad = int(fh.Length) - len(f.HeaderBlockFragment()) - 1
+	}
+	if f.HasPriority() {
+		prio = priority(f.Priority)
+		pad = max(-1, pad-len(prio))
+	}
+	fields, long, err := p.lists.read(p.framer, f)
+	if err != nil {
+		return err
+	}
+	p.head = Head{Fields: fields, End: fh.Flags.Has(http2.FlagHeadersEndStream)}
+	h := &p.head
+
+	r.mu.Lock()
+	if p.party == Client && fh.StreamID > r.last && !r.dead {
+		r.last = fh.StreamID
+		open, drained := len(r.streams), r.drained
+		if drained {
+			p.ignored.add(fh.StreamID)
+		}
+		r.mu.Unlock()
+		switch {
+		case drained:
+			return nil
+		case long:
+			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("request fields beyond %d bytes", maxList), tooLarge)
+		case open >= r.cfg.MaxStreams:
+			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("more than %d streams open", r.cfg.MaxStreams), nil)
+		}
+		return r.request(fh.StreamID, h, prio, pad)
+	}
+	s, ignore, err := r.find(p, fh.Type, fh.StreamID)
+	r.mu.Unlock()
+	if err != nil || ignore {
+		return err
+	}
+	if long {
+		if s != nil {
+			r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields beyond %d bytes", p.party, maxList)})
+		}
+		return nil
+	}
+	if s == nil {
+		return r.write(p, func(w *writer) { w.headers(fh.StreamID, h.Fields, h.End, prio, pad) })
+	}
+	if p.party == Upstream && !s.headed {
+		code := h.Status()
+		h.Informational = code >= 100 && code < 200 && code != 101 && !h.End
+		s.headed = !h.Informational
+		s.exchange.Head(p.side, h)
+	} else {
+		s.exchange.Trailers(p.side, h)
+	}
+	return r.passFields(p, s, h, prio, pad)
+}
+
+// request begins a stream.
+func (r *relay) request(id uint32, h *Head, priority []byte, pad int) error {
+	s := &Stream{ID: id, r: r}
+	s.sides[Request].window.kept, s.sides[Response].window.kept = true, true // until upstream sees it
+	s.exchange = r.cfg.Handler.Open(s)
+	r.mu.Lock()
+	dead := r.dead
+	if !dead {
+		r.streams[id] = s
+	}
+	r.mu.Unlock()
+	if dead {
+		s.end(r.cause)
+		return net.ErrClosed
+	}
+	s.exchange.Head(Request, h)
+
+	r.mu.Lock()
+	in, over := s.sides[Request].taken, s.over
+	r.mu.Unlock()
+	switch {
+	case over:
+		return nil
+	case in != nil:
+		if h.End {
+			r.endTaken(s, Request, in, nil)
+		}
+		return nil
+	}
+	if err := r.open(s, h.Fields, h.End, priority, pad, false); err != nil {
+		return err
+	}
+	r.peers[Request].unsent = true
+	if h.End {
+		r.received(s, Request, true)
+	}
+	return nil
+}
+
+// passFields passes on a list of a stream that upstream saw.
+func (r *relay) passFields(p *peer, s *Stream, h *Head, prio []byte, pad int) error {
+	r.mu.Lock()
+	in, over, gone := s.sides[p.side].taken, s.over, s.sides[p.side].gone
+	r.mu.Unlock()
+	if over {
+		return nil
+	}
+	if in != nil || gone {
+		if h.End {
+			var trailers []hpack.HeaderField
+			if p.party == Client || s.headed && status(h.Fields) == 0 {
+				trailers = append(trailers, h.Fields...)
+			}
+			r.endTaken(s, p.side, in, trailers)
+		}
+		return nil
+	}
+	if err := r.write(p, func(w *writer) { w.headers(s.ID, h.Fields, h.End, prio, pad) }); err != nil {
+		return err
+	}
+	if h.End {
+		r.received(s, p.side, true)
+	}
+	return nil
+}
+
+// tooLarge answers a request whose fields are more than a relay keeps. RFC 6585, section 5.
+var tooLarge = []hpack.HeaderField{{Name: ":status", Value: "431"}, {Name: "content-length", Value: "0"}}
+
+// refuse answers a request without a stream: with the fields, or with REFUSED_STREAM where there are none.
+func (r *relay) refuse(p *peer, id uint32, h *Head, why string, answer []hpack.HeaderField) error {
+	r.mu.Lock()
+	p.ignored.add(id)
+	r.mu.Unlock()
+	r.cfg.Handler.Refused(id, h.Fields, why)
+	r.answerLater(p, func(w *writer) {
+		if answer == nil {
+			w.reset(id, http2.ErrCodeRefusedStream)
+			return
+		}
+		w.headers(id, answer, true, nil, -1)
+		if !h.End {
+			w.reset(id, http2.ErrCodeNo)
+		}
+	})
+	return nil
+}
