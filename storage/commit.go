@@ -1,0 +1,288 @@
+package storage
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+	"time"
+)
+
+// syncWorkers sync files at once: 300 growing files take 145 ms one after the other, 44 ms by 16.
+const syncWorkers = 16
+
+// committer makes what was recorded durable, at most each commitInterval, while there is work. It ends after the commit that
+// follows closing.
+func (s *Store) committer(closing <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	tick := time.NewTimer(time.Hour)
+	defer tick.Stop()
+	for {
+		select {
+		case <-closing:
+			s.commit()
+			return
+		case <-s.noted.hint:
+		case <-s.kick:
+		case <-time.After(s.due()):
+		}
+		tick.Reset(commitInterval)
+		select {
+		case <-closing:
+		case <-tick.C:
+		}
+		s.commit()
+	}
+}
+
+// due returns when there is something to do that no recording will announce.
+func (s *Store) due() time.Duration {
+	full, open := s.incomings.count()
+	switch {
+	case full > 0 || s.log.unapplied() && s.log.failing() == nil:
+		return 0
+	case open > 0 || s.log.unapplied():
+		return time.Second
+	}
+	return time.Hour
+}
+
+// commit does one round: sync full incoming files; append the records that speak of them; sync the log; name the chunks; update
+// the index; forget what it now knows.
+func (s *Store) commit() {
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	s.flushNoted()
+
+	s.reserveIDs()
+
+	full, open := s.incomings.take()
+	s.markStale(open)
+	s.syncAll(full)
+	for _, in := range full {
+		s.named(in)
+	}
+	s.chunksToName = append(s.chunksToName, full...)
+	if err := s.log.flush(); err != nil {
+		s.problem(err)
+		return
+	}
+	end := s.log.end()
+	if err := s.log.sync(); err != nil {
+		s.problem(err)
+		return
+	}
+	if err := s.nameChunks(); err != nil {
+		s.problem(err)
+		return
+	}
+	s.applyThrough(end)
+}
+
+// flushNoted appends what sessions that are open have in memory: their fields, and bytes of their bodies.
+func (s *Store) flushNoted() {
+	noted := s.noted.take()
+	ids := make([]uint64, 0, len(noted))
+	for _, r := range noted {
+		ids = append(ids, r.id)
+		r.mu.Lock()
+		r.noted = false
+		var begun *Session
+		if r.unsaved && !r.ended && !r.deleted && s.log.failing() == nil {
+			snapshot := r.snapshot()
+			for side := range snapshot.Sides {
+				snapshot.Sides[side].Body.Extents = nil // pieces, marks and names tell of them
+			}
+			begun, r.unsaved, r.begun = &snapshot, false, true
+		}
+		r.flush = true
+		large := r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil
+		if large && len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 {
+			r.schedule()
+		}
+		r.mu.Unlock()
+		if begun != nil {
+			s.appendValue(&record{kind: recordBegun, session: begun, rec: r}, begun)
+		}
+		if !large {
+			s.work(r)
+		}
+	}
+	s.feeds.publish(ids...)
+}
+
+// markStale syncs files that are being filled and were not synced for syncInterval, and appends a mark of what that made durable.
+func (s *Store) markStale(open []*incoming) {
+	var stale []*incoming
+	var marks []*record
+	for _, in := range open {
+		in.rec.mu.Lock()
+		if now := s.now(); !in.sealed && now.Sub(in.synced) >= syncInterval {
+			in.synced = now
+			stale = append(stale, in)
+			marks = append(marks, in.record())
+		}
+		in.rec.mu.Unlock()
+	}
+	if len(stale) == 0 {
+		return
+	}
+	if err := s.files.SyncDir("incoming"); err != nil {
+		s.problem(err)
+	}
+	s.syncAll(stale)
+	for _, rec := range marks {
+		s.appendValue(rec, rec.mark)
+	}
+}
+
+// syncAll syncs the files, several at once. One that fails ends the capture of its body: what it holds is not certain any more.
+func (s *Store) syncAll(files []*incoming) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, syncWorkers)
+	for _, in := range files {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if err := in.file.Sync(); err != nil && !errors.Is(err, fs.ErrClosed) {
+				s.problem(err)
+				s.lose(in, err)
+			}
+		})
+	}
+	all.Wait()
+	if len(files) > 0 {
+		s.budget.progress()
+	}
+}
+
+// named appends that the file is a chunk, and what waited for that.
+func (s *Store) named(in *incoming) {
+	r := in.rec
+	sum := in.sha.Sum(nil)
+	r.mu.Lock()
+	lost := in.lost
+	length := in.length
+	b := &r.bodies[in.side]
+	i := slices.IndexFunc(b.runs, func(x run) bool { return x.in == in })
+	if lost = lost || i < 0; !lost {
+		b.runs[i].chunk = sum
+	}
+	in.lost = lost
+	r.naming--
+	r.mu.Unlock()
+	if !lost {
+		s.appendNamed(r, in.side, in.start, Extent{Length: length, Chunk: sum}, in.number)
+	}
+	in.sum = sum
+	s.finish(r)
+}
+
+// nameChunks moves synced files, of which synced records of the log speak, to their names as chunks. A chunk that the index has
+// already is the same bytes: the file goes once the index counts it.
+func (s *Store) nameChunks() error {
+	dirs := make(map[string]bool)
+	for _, in := range s.chunksToName {
+		if in.lost || in.named {
+			continue
+		}
+		name := chunkName(in.sum)
+		if s.index.hasChunk(in.sum) || s.fresh[string(in.sum)] {
+			in.duplicate = true
+		} else {
+			if err := s.rename(incomingName(in.number), name); err != nil {
+				return err
+			}
+			s.fresh[string(in.sum)] = true
+			dirs[path.Dir(name)] = true
+		}
+		in.named = true
+		in.rec.mu.Lock()
+		in.chunk = in.sum
+		in.rec.mu.Unlock()
+		s.handles.drop(incomingName(in.number))
+		in.file.Close()
+		in.sha = nil
+	}
+	for dir := range dirs {
+		if err := s.files.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) rename(from, to string) error {
+	err := s.files.Rename(from, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.files.Mkdir(path.Dir(to)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := s.files.SyncDir("chunks"); err != nil {
+			return err
+		}
+		err = s.files.Rename(from, to)
+	}
+	return err
+}
+
+// applyThrough takes the records up to end into the index.
+func (s *Store) applyThrough(end position) {
+	s.toApply = append(s.toApply, s.log.take(end)...)
+	if len(s.toApply) == 0 {
+		return
+	}
+	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove)
+	if err != nil {
+		s.problem(err)
+		s.recoverIndex()
+		return
+	}
+	s.committed(s.toApply)
+	s.toApply = nil
+	s.unlink(gone)
+	for _, in := range s.chunksToName {
+		if in.duplicate || in.lost {
+			s.removeFile(incomingName(in.number))
+		}
+	}
+	s.chunksToName = nil
+	clear(s.fresh)
+	s.solved()
+}
+
+// committed lets go of the sessions that the index now has whole.
+func (s *Store) committed(recs []*record) {
+	var gone []*Recording
+	var ids, pinned []uint64
+	for _, rec := range recs {
+		if rec.rec != nil && (rec.kind == recordEnded || rec.kind == recordDeleted) {
+			gone = append(gone, rec.rec)
+			ids = append(ids, rec.rec.id)
+			rec.rec.mu.Lock()
+			pinned = append(pinned, rec.rec.pinned...)
+			rec.rec.mu.Unlock()
+		}
+	}
+	s.live.forget(gone)
+	s.recent.unpin(pinned)
+	s.feeds.publish(ids...)
+}
+
+// unlink removes from disk what nothing names any more.
+func (s *Store) unlink(gone dropped) {
+	for _, segment := range gone.segments {
+		s.removeFile(segmentName(segment))
+	}
+	for _, sum := range gone.chunks {
+		s.removeFile(chunkName([]byte(sum)))
+	}
+}
+
+func (s *Store) removeFile(name string) {
+	s.handles.drop(name)
+	if err := s.files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.logger.Warn("remove file", "name", name, "error", err)
+	}
+}

@@ -1,0 +1,187 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"go.etcd.io/bbolt"
+)
+
+// deleteStep is how many sessions one commit deletes. Each costs the reading of its record.
+const deleteStep = 2000
+
+// Delete removes sessions; the open among them are dropped at their end. It returns how many there were.
+func (s *Store) Delete(ctx context.Context, ids []uint64) (int, error) {
+	count := 0
+	for len(ids) > 0 {
+		step := ids[:min(len(ids), deleteStep)]
+		ids = ids[len(step):]
+		n, err := s.deleteSome(ctx, step)
+		count += n
+		if err != nil {
+			return count, fmt.Errorf("delete sessions: %w", err)
+		}
+	}
+	return count, nil
+}
+
+func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	var open, ended []uint64
+	for _, id := range ids {
+		if r := s.live.get(id); r != nil && s.doom(r) {
+			open = append(open, id)
+		} else if s.has(id) {
+			ended = append(ended, id)
+		}
+	}
+	if len(open) > 0 {
+		rec := &record{kind: recordDoomed, gone: deletion{IDs: open}}
+		s.appendValue(rec, rec.gone)
+	}
+	if len(ended) > 0 {
+		rec := &record{kind: recordDeleted, gone: deletion{IDs: ended}}
+		s.appendValue(rec, rec.gone)
+	}
+	s.commit()
+	s.feeds.publish(ids...)
+	return len(open) + len(ended), s.commitError()
+}
+
+// doom marks a session as deleted that will only go at its end. It is false for one whose last record is in the log.
+func (s *Store) doom(r *Recording) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.finished || r.deleted {
+		return false
+	}
+	r.deleted = true
+	return true
+}
+
+// has reports whether the session is there, in the index or on its way.
+func (s *Store) has(id uint64) bool {
+	if r := s.live.get(id); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !r.deleted
+	}
+	found := false
+	_ = s.index.view(func(tx *bbolt.Tx) error {
+		found = tx.Bucket(bucketRows).Get(idKey(id)) != nil
+		return nil
+	})
+	return found
+}
+
+// commitError is why the last commit did not stand.
+func (s *Store) commitError() error {
+	if p := s.trouble.Load(); p != nil {
+		return fmt.Errorf("commit: %s", *p)
+	}
+	return nil
+}
+
+// DeleteThrough removes every session with an id up to cutoff, in steps. What was open then is dropped at its end, also if Millpond ends first.
+func (s *Store) DeleteThrough(ctx context.Context, cutoff uint64) (int, error) {
+	cutoff = min(cutoff, s.live.newest())
+	for old := s.cutoff.Load(); old < cutoff && !s.cutoff.CompareAndSwap(old, cutoff); old = s.cutoff.Load() {
+	}
+	rec := &record{kind: recordReserved, ids: reservation{Through: s.reserved.Load(), Cutoff: s.cutoff.Load()}}
+	s.appendValue(rec, rec.ids)
+	count := 0
+	for {
+		ids := make([]uint64, 0, deleteStep)
+		err := s.Scan(0, cutoff+1, func(r *Row) bool {
+			ids = append(ids, r.ID)
+			return len(ids) < deleteStep
+		})
+		if err != nil || len(ids) == 0 {
+			return count, err
+		}
+		n, err := s.Delete(ctx, ids)
+		count += n
+		if err != nil || n == 0 {
+			return count, err
+		}
+	}
+}
+
+// Annotate changes what people put on a session: Pinned, Note, Color. An unknown id is fs.ErrNotExist.
+func (s *Store) Annotate(id uint64, fn func(*Session)) error {
+	if err := s.amend(id, func(session *Session) {
+		changed := *session
+		fn(&changed)
+		session.Pinned, session.Note, session.Color = changed.Pinned, changed.Note, changed.Color
+	}); err != nil {
+		return fmt.Errorf("annotate session %d: %w", id, err)
+	}
+	return nil
+}
+
+// amend changes a session's record: that of an ended one is appended anew.
+func (s *Store) amend(id uint64, fn func(*Session)) error {
+	for {
+		if r := s.live.get(id); r != nil {
+			r.mu.Lock()
+			if !r.finished && !r.deleted {
+				fn(&r.session)
+				r.unsaved = true
+				r.note()
+				r.mu.Unlock()
+				s.feeds.publish(id)
+				return nil
+			}
+			deleted := r.deleted
+			r.mu.Unlock()
+			if deleted {
+				return fs.ErrNotExist
+			}
+			s.commit() // its end is on the way to the index
+			if err := s.commitError(); err != nil {
+				return err
+			}
+			continue
+		}
+		return s.amendStored(id, fn)
+	}
+}
+
+func (s *Store) amendStored(id uint64, fn func(*Session)) error {
+	s.amending.Lock()
+	defer s.amending.Unlock()
+	var session Session
+	if err := s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
+		session = *stored
+		return nil
+	}); err != nil {
+		return err
+	}
+	fn(&session)
+	rec := &record{kind: recordEnded, session: &session}
+	s.appendValue(rec, &session)
+	s.commit()
+	s.feeds.publish(id)
+	return s.commitError()
+}
+
+// keepDigest puts a body's digest into its session's record.
+func (s *Store) keepDigest(id uint64, side Side, sum []byte) {
+	if r := s.live.get(id); r != nil {
+		r.mu.Lock()
+		kept := !r.finished
+		if kept {
+			r.bodies[side].sha = sum
+		}
+		r.mu.Unlock()
+		if kept {
+			return
+		}
+	}
+	if err := s.amend(id, func(session *Session) { session.Sides[side].Body.SHA256 = sum }); err != nil {
+		s.logger.Warn("keep digest", "session", id, "error", err)
+	}
+}

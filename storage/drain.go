@@ -1,0 +1,384 @@
+package storage
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// holdMemory is how much memory a recording's body may hold before its bytes are written without waiting for a commit or for the
+// body's end: enough to see whether the body is small before choosing where it goes.
+const holdMemory = smallBody + BufferSize
+
+// worker writes what recordings hold, until the list of them is closed.
+func (s *Store) worker() {
+	for r := s.ready.next(); r != nil; r = s.ready.next() {
+		r.mu.Lock()
+		r.queued = false
+		r.mu.Unlock()
+		s.work(r)
+	}
+}
+
+// work writes what is due of the recording, unless another goroutine is at it.
+func (s *Store) work(r *Recording) {
+	r.mu.Lock()
+	if r.running {
+		r.again = true
+		r.mu.Unlock()
+		return
+	}
+	r.running = true
+	flush := r.flush
+	r.flush = false
+	r.mu.Unlock()
+
+	s.drain(r, Request, flush)
+	s.drain(r, Response, flush)
+	s.finish(r)
+
+	r.mu.Lock()
+	r.running = false
+	if r.again {
+		r.again = false
+		r.schedule()
+	}
+	r.mu.Unlock()
+}
+
+// drain writes what a body has in memory. While it can still turn out to be small and whole, and flush is not set, it waits.
+func (s *Store) drain(r *Recording, side Side, flush bool) {
+	b := &r.bodies[side]
+	r.mu.Lock()
+	last := b.final(r.ended)
+	whole := b.complete && b.missing == ""
+	n := len(b.queue)
+	batch := b.queue[:n:n]
+	bytes, memory := 0, 0
+	for _, p := range batch {
+		bytes += p.n
+		memory += cap(p.buf.B)
+	}
+	large := b.incoming != nil || b.disk+uint64(bytes) > smallBody
+	if n == 0 || !last && !flush && !large && memory <= holdMemory {
+		r.mu.Unlock()
+		if n == 0 && last && b.incoming != nil {
+			s.seal(r, side)
+		}
+		return
+	}
+	b.busy = n
+	r.mu.Unlock()
+
+	var err error
+	if large {
+		err = s.drainLarge(r, side, batch)
+	} else {
+		err = s.drainSmall(r, side, batch, bytes, whole, last)
+	}
+	if err != nil {
+		s.giveUp(r, side, err)
+		return
+	}
+	s.budget.progress()
+	if last && b.incoming != nil {
+		s.seal(r, side)
+	}
+}
+
+// drainSmall puts the pieces into the log as one record, or names an equal one that is there.
+func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, whole, last bool) error {
+	if err := s.log.failing(); err != nil {
+		return err
+	}
+	b := &r.bodies[side]
+	if b.digest == nil && b.disk == 0 {
+		b.digest = newDigest()
+	}
+	parts := make([][]byte, 1, len(batch)+1)
+	for _, p := range batch {
+		parts = append(parts, p.buf.B[:p.n])
+		b.digest.Write(p.buf.B[:p.n])
+	}
+	var sum []byte
+	if last {
+		sum = b.digest.Sum(nil)
+	}
+	lookUp := whole && b.disk == 0 && bytes <= recentBody
+	if lookUp {
+		if at, ok := s.recent.find([sha256.Size]byte(sum)); ok {
+			s.reuse(r, side, at, bytes, sum)
+			return nil
+		}
+	}
+	head := pieceHead{ID: r.id, Side: side, Offset: b.disk, Length: uint64(bytes)}
+	encodedHead := head.encode()
+	parts[0] = encodedHead[:]
+	at := s.log.append(&record{kind: recordPiece, piece: head, rec: r}, parts...)
+	at.offset += pieceHeadSize
+	at.length -= pieceHeadSize
+	if lookUp {
+		s.recent.add([sha256.Size]byte(sum), at)
+	}
+	r.mu.Lock()
+	b.runs = append(b.runs, run{start: b.disk, length: uint64(bytes), at: at})
+	s.written(r, b, len(batch), bytes)
+	if last {
+		b.sha = sum
+	}
+	r.mu.Unlock()
+	return s.log.flushFull()
+}
+
+// reuse lets a whole body name bytes that are in the log already.
+func (s *Store) reuse(r *Recording, side Side, at place, bytes int, sum []byte) {
+	b := &r.bodies[side]
+	r.mu.Lock()
+	b.runs = append(b.runs, run{length: uint64(bytes), at: at})
+	r.pinned = append(r.pinned, at.Segment)
+	s.written(r, b, len(b.queue), bytes)
+	b.sha = sum
+	open := !r.ended
+	r.mu.Unlock()
+	if open { // else the session's own record follows
+		s.appendNamed(r, side, 0, Extent{Length: uint64(bytes), Segment: at.Segment, Slot: at.Slot}, 0)
+	}
+}
+
+func (s *Store) appendNamed(r *Recording, side Side, offset uint64, e Extent, number uint64) {
+	rec := &record{kind: recordNamed, rec: r, named: named{ID: r.id, Side: side, Offset: offset, Extent: e, Incoming: number}}
+	s.appendValue(rec, rec.named)
+}
+
+// appendValue appends a record whose payload is v in CBOR.
+func (s *Store) appendValue(rec *record, v any) place {
+	var at place
+	if err := encoded(v, func(b []byte) error {
+		at = s.log.append(rec, b)
+		return nil
+	}); err != nil {
+		panic(err) // our own types
+	}
+	return at
+}
+
+// written takes the first n pieces off the queue: their bytes are in runs now. r.mu is held.
+func (s *Store) written(r *Recording, b *body, n, bytes int) {
+	b.disk += uint64(bytes)
+	memory := 0
+	for i, p := range b.queue[:n] {
+		memory += cap(p.buf.B)
+		p.buf.Free()
+		b.queue[i] = piece{}
+	}
+	b.queue = b.queue[n:]
+	if len(b.queue) == 0 {
+		b.queue = nil
+	}
+	b.busy = max(b.busy-n, 0)
+	r.share.release(memory)
+}
+
+// drainLarge writes the pieces to incoming files.
+func (s *Store) drainLarge(r *Recording, side Side, batch []piece) error {
+	b := &r.bodies[side]
+	if b.incoming == nil && b.disk > 0 && b.disk <= smallBody {
+		if err := s.moveFromLog(r, side); err != nil {
+			return err
+		}
+	}
+	for _, p := range batch {
+		for rest := p.buf.B[:p.n]; len(rest) > 0; {
+			n, err := s.writeIncoming(r, side, rest)
+			if err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+		r.mu.Lock()
+		b.disk -= uint64(p.n) // writeIncoming counted them, as does written
+		s.written(r, b, 1, p.n)
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// writeIncoming writes the start of p to the body's incoming file, as much as fits, and returns how much that was.
+func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
+	b := &r.bodies[side]
+	if b.incoming == nil {
+		in, err := s.newIncoming(r, side, b.disk)
+		if err != nil {
+			return 0, err
+		}
+		b.incoming = in
+		r.mu.Lock()
+		b.runs = append(b.runs, run{start: in.start, in: in})
+		r.mu.Unlock()
+	}
+	in := b.incoming
+	p = p[:min(len(p), in.room(), int(in.marked+markInterval-in.length))]
+	length, crc, err := in.write(p)
+	if err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	if in.lost {
+		r.mu.Unlock()
+		return 0, errLost
+	}
+	in.length, in.crc = length, crc
+	b.runs[len(b.runs)-1].length = length
+	b.disk = in.start + length
+	r.mu.Unlock()
+	if in.room() == 0 {
+		s.seal(r, side)
+	} else if length-in.marked >= markInterval {
+		return len(p), s.mark(in)
+	}
+	return len(p), nil
+}
+
+// mark puts into the log, and out to its file, how far the incoming file is good.
+func (s *Store) mark(in *incoming) error {
+	in.rec.mu.Lock()
+	rec := in.record()
+	in.rec.mu.Unlock()
+	in.marked = rec.mark.Length
+	s.appendValue(rec, rec.mark)
+	return s.log.flush()
+}
+
+// seal hands the body's incoming file to the committer. A last mark lets a SIGKILL before that cost nothing.
+func (s *Store) seal(r *Recording, side Side) {
+	b := &r.bodies[side]
+	in := b.incoming
+	b.incoming = nil
+	if in.length > in.marked {
+		_ = s.mark(in) // a failure shows at the next commit
+	}
+	r.mu.Lock()
+	in.sealed = true
+	r.naming++
+	if in.start == 0 && b.final(r.ended) && len(b.queue) == 0 {
+		b.sha = in.sha.Sum(nil)
+	}
+	r.note()
+	r.mu.Unlock()
+	s.incomings.seal(in)
+}
+
+// moveFromLog copies a body that has outgrown the log from there to an incoming file, which takes its place.
+func (s *Store) moveFromLog(r *Recording, side Side) error {
+	b := &r.bodies[side]
+	b.digest = nil
+	old := b.runs
+	in, err := s.newIncoming(r, side, 0)
+	if err != nil {
+		return err
+	}
+	buf := NewBuffer()
+	defer buf.Free()
+	for _, from := range old {
+		for at := from.start; at < from.start+from.length; {
+			n, err := s.readRun(from, buf.B, at)
+			if err != nil {
+				s.discard(in)
+				return err
+			}
+			length, crc, err := in.write(buf.B[:n])
+			if err != nil {
+				s.discard(in)
+				return err
+			}
+			in.length, in.crc = length, crc // nobody else knows it yet
+			at += uint64(n)
+		}
+	}
+	r.mu.Lock()
+	b.runs = []run{{length: in.length, in: in}}
+	r.mu.Unlock()
+	b.incoming = in
+	return nil
+}
+
+// discard removes an incoming file that no record speaks of.
+func (s *Store) discard(in *incoming) {
+	s.incomings.drop(in)
+	in.file.Close()
+	if err := s.files.Remove(incomingName(in.number)); err != nil {
+		s.logger.Warn("remove incoming file", "error", err)
+	}
+}
+
+// errLost is what a worker meets whose incoming file failed to sync meanwhile. The body was cut then.
+var errLost = errors.New("the incoming file was lost")
+
+// lose ends the capture of a body at the start of a file that failed to sync: what it holds is not certain any more.
+func (s *Store) lose(in *incoming, err error) {
+	r := in.rec
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in.lost = true
+	b := &r.bodies[in.side]
+	for i := range b.runs {
+		if b.runs[i].start >= in.start {
+			b.runs = b.runs[:i]
+			break
+		}
+	}
+	b.kept, b.disk = min(b.kept, in.start), min(b.disk, in.start)
+	b.sha = nil
+	s.written(r, b, len(b.queue), 0)
+	r.cut(in.side, reason(err))
+}
+
+// giveUp ends the capture of a body that could not be written: it keeps what is on disk.
+func (s *Store) giveUp(r *Recording, side Side, err error) {
+	if !errors.Is(err, errLost) {
+		s.problem(err)
+	}
+	b := &r.bodies[side]
+	r.mu.Lock()
+	b.kept = b.disk
+	s.written(r, b, len(b.queue), 0)
+	r.cut(side, reason(err))
+	r.mu.Unlock()
+	if b.incoming != nil {
+		s.seal(r, side)
+	}
+}
+
+// reason says for people why a write failed.
+func reason(err error) string {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return "the disk is full"
+	}
+	return fmt.Sprintf("the disk failed: %v", err)
+}
+
+// finish appends the session's full record once it has ended and all it speaks of has a lasting place.
+func (s *Store) finish(r *Recording) {
+	r.mu.Lock()
+	if !r.ended || r.finished || r.naming > 0 || len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 ||
+		r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.finished = true
+	session := r.snapshot()
+	deleted := r.deleted
+	r.mu.Unlock()
+	r.share.close()
+	if deleted {
+		rec := &record{kind: recordDeleted, gone: deletion{IDs: []uint64{r.id}}, rec: r}
+		s.appendValue(rec, rec.gone)
+		return
+	}
+	rec := &record{kind: recordEnded, session: &session, rec: r}
+	s.appendValue(rec, &session)
+	if err := s.log.flushFull(); err != nil {
+		s.problem(err)
+	}
+}

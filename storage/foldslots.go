@@ -1,0 +1,249 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// page returns a page of the slot table. What is done to it is written by finish.
+func (f *fold) page(id slotID) *slotPage {
+	key := pageKey{id.Segment, id.Slot / slotsPerPage}
+	p := f.slots[key]
+	if p == nil {
+		p = new(slotPage)
+		p.decode(f.tx.Bucket(bucketSlots).Get(key.bytes()))
+		f.slots[key] = p
+	}
+	return p
+}
+
+func (f *fold) segment(number uint64) *segmentRow {
+	s := f.segments[number]
+	if s == nil {
+		s = new(segmentRow)
+		s.decode(f.tx.Bucket(bucketSegments).Get(idKey(number)))
+		f.segments[number] = s
+	}
+	return s
+}
+
+// addSlot enters a record into its segment's table, without references. Entering it twice changes nothing.
+func (f *fold) addSlot(rec *record) error {
+	if rec.at.offset+uint64(rec.at.length) > 1<<32-1 {
+		return fmt.Errorf("add record at %d: a segment ends at 4 GiB", rec.at.offset)
+	}
+	p, i := f.page(rec.at.slotID), int(rec.at.Slot%slotsPerPage)
+	p.used = max(p.used, i+1)
+	if p.slots[i].length != 0 {
+		return nil
+	}
+	p.slots[i] = slot{offset: uint32(rec.at.offset), length: rec.at.length}
+	s := f.segment(rec.at.Segment)
+	s.size = max(s.size, rec.at.end().Offset)
+	return nil
+}
+
+// ref counts one more or one less name for a slot. A slot of a segment that is gone has none: a rebuilding meets those.
+func (f *fold) ref(id slotID, by int) error {
+	p, i := f.page(id), int(id.Slot%slotsPerPage)
+	s := &p.slots[i]
+	if s.length == 0 {
+		return nil
+	}
+	row := f.segment(id.Segment)
+	before := s.refs
+	s.refs = uint32(max(int(s.refs)+by, 0))
+	switch {
+	case before == 0 && s.refs > 0:
+		row.slots++
+		row.live += uint64(s.length)
+	case before > 0 && s.refs == 0:
+		row.slots--
+		row.live -= uint64(s.length)
+	}
+	return nil
+}
+
+// place returns where a slot's payload is, also one of this transaction.
+func (f *fold) place(id slotID) (place, error) {
+	s := f.page(id).slots[id.Slot%slotsPerPage]
+	if s.length == 0 {
+		return place{}, fmt.Errorf("find record %d of segment %d: %w", id.Slot, id.Segment, errGone)
+	}
+	return place{id, uint64(s.offset), s.length}, nil
+}
+
+// seal closes the segments before a new one.
+func (f *fold) seal(head segmentHead) error {
+	c := f.tx.Bucket(bucketSegments).Cursor()
+	for k, _ := c.Seek(idKey(head.Prev)); k != nil && binary.BigEndian.Uint64(k) < head.Segment; k, _ = c.Next() {
+		f.segment(binary.BigEndian.Uint64(k)).sealed = true
+	}
+	for number, s := range f.segments {
+		s.sealed = s.sealed || number < head.Segment
+	}
+	return nil
+}
+
+// finish writes what was gathered. Segments and chunks that nothing names any more leave the index here, and the disk afterwards.
+func (f *fold) finish() error {
+	if err := f.putSegments(); err != nil {
+		return err
+	}
+	if err := f.removeSegments(); err != nil {
+		return err
+	}
+	slots := f.tx.Bucket(bucketSlots)
+	slots.FillPercent = fillPercent
+	keys := make([]pageKey, 0, len(f.slots))
+	for k, p := range f.slots {
+		if p.used > 0 {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b pageKey) int {
+		if a.segment != b.segment {
+			return compare(a.segment, b.segment)
+		}
+		return compare(uint64(a.page), uint64(b.page))
+	})
+	for _, k := range keys {
+		if err := slots.Put(k.bytes(), f.slots[k].encode()); err != nil {
+			return fmt.Errorf("put slots: %w", err)
+		}
+	}
+	if err := f.putSegments(); err != nil { // removing one lets go of records in others
+		return err
+	}
+	if err := f.putChunks(); err != nil {
+		return err
+	}
+	for _, o := range f.touched {
+		if err := o.store(f.tx.Bucket(bucketOpen)); err != nil {
+			return err
+		}
+	}
+	b, err := encoder.Marshal(f.state)
+	if err != nil {
+		return fmt.Errorf("encode index state: %w", err)
+	}
+	return f.tx.Bucket(bucketMeta).Put(keyState, b)
+}
+
+func (f *fold) putSegments() error {
+	segments := f.tx.Bucket(bucketSegments)
+	for number, s := range f.segments {
+		if s.size == 0 {
+			continue // gone, or never there
+		}
+		if err := segments.Put(idKey(number), s.encode()); err != nil {
+			return fmt.Errorf("put segment: %w", err)
+		}
+	}
+	return nil
+}
+
+func (f *fold) putChunks() error {
+	bucket := f.tx.Bucket(bucketChunks)
+	for key, c := range f.chunks {
+		if c.refs > 0 {
+			if err := bucket.Put([]byte(key), c.encode()); err != nil {
+				return fmt.Errorf("put chunk: %w", err)
+			}
+			continue
+		}
+		if err := bucket.Delete([]byte(key)); err != nil {
+			return fmt.Errorf("delete chunk: %w", err)
+		}
+		f.dropped.chunks = append(f.dropped.chunks, key)
+	}
+	return nil
+}
+
+// removeSegments takes dead segments out of the index. With each go the deletions that were kept only for it, which can make
+// a further segment dead.
+func (f *fold) removeSegments() error {
+	if f.mayRemove == nil {
+		return nil
+	}
+	for again := true; again; {
+		again = false
+		for number, s := range f.segments {
+			if s.size == 0 || !s.sealed || s.slots > 0 || number >= f.state.Applied.Segment || !f.mayRemove(number) {
+				continue
+			}
+			if err := f.removeSegment(number); err != nil {
+				return err
+			}
+			again = true
+		}
+		if again {
+			if err := f.removeGraves(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fold) removeSegment(number uint64) error {
+	slots := f.tx.Bucket(bucketSlots).Cursor()
+	prefix := idKey(number)
+	for k, _ := slots.Seek(prefix); k != nil && binary.BigEndian.Uint64(k) == number; k, _ = slots.Seek(prefix) {
+		if err := slots.Delete(); err != nil {
+			return fmt.Errorf("remove segment: %w", err)
+		}
+	}
+	for key := range f.slots {
+		if key.segment == number {
+			f.slots[key] = new(slotPage)
+		}
+	}
+	*f.segments[number] = segmentRow{}
+	f.dropped.segments = append(f.dropped.segments, number)
+	return f.tx.Bucket(bucketSegments).Delete(prefix)
+}
+
+// removeGraves lets go of deletions for which no segment is left that could speak of what they deleted.
+func (f *fold) removeGraves() error {
+	graves := f.tx.Bucket(bucketGraves)
+	oldest := uint64(0)
+	if k, _ := f.tx.Bucket(bucketSegments).Cursor().First(); k != nil {
+		oldest = binary.BigEndian.Uint64(k)
+	}
+	var gone [][]byte
+	c := graves.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		own := slotID{binary.BigEndian.Uint64(k), binary.BigEndian.Uint32(k[8:])}
+		if f.segmentBetween(max(binary.BigEndian.Uint64(v), oldest), own.Segment) {
+			continue
+		}
+		gone = append(gone, slices.Clone(k))
+		if err := f.ref(own, -1); err != nil {
+			return err
+		}
+	}
+	for _, k := range gone {
+		if err := graves.Delete(k); err != nil {
+			return fmt.Errorf("remove deletion: %w", err)
+		}
+	}
+	return nil
+}
+
+// segmentBetween reports whether a segment from one number up to another, without that, is left.
+func (f *fold) segmentBetween(from, to uint64) bool {
+	k, _ := f.tx.Bucket(bucketSegments).Cursor().Seek(idKey(from))
+	return k != nil && binary.BigEndian.Uint64(k) < to
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

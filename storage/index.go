@@ -1,0 +1,232 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// fillPercent is how full bbolt leaves a page that it splits. Keys count up, so a full page is never written again.
+// It is not stored: each transaction sets it.
+const fillPercent = 0.9
+
+// The index's buckets. All but settings and shares are made from the log, and can be made again.
+var (
+	bucketMeta     = []byte("meta")
+	bucketRows     = []byte("rows")     // id → hot row
+	bucketSegments = []byte("segments") // number → segmentRow
+	bucketSlots    = []byte("slots")    // segment and page → slotPage
+	bucketChunks   = []byte("chunks")   // SHA-256 → chunkRow
+	bucketOpen     = []byte("open")     // id and entry → what is on disk of a session that is open
+	bucketWords    = []byte("words")    // number → word of the dictionary
+	bucketGraves   = []byte("graves")   // slot of a deletion → the oldest segment it is needed for
+	bucketSettings = []byte("settings")
+	bucketShares   = []byte("shares")
+
+	bucketsOfLog = [][]byte{bucketMeta, bucketRows, bucketSegments, bucketSlots, bucketChunks, bucketOpen, bucketWords, bucketGraves}
+	keyState     = []byte("state")
+)
+
+// indexState is what the index knows of the log as a whole.
+type indexState struct {
+	Applied  position `cbor:"1,keyasint"` // every record before it is in the index
+	Reserved uint64   `cbor:"2,keyasint"`
+	Cutoff   uint64   `cbor:"3,keyasint"`
+	LastID   uint64   `cbor:"4,keyasint"` // the newest id seen
+	Incoming uint64   `cbor:"5,keyasint"` // the newest number of an incoming file seen
+	Rows     uint64   `cbor:"6,keyasint"`
+	Clean    bool     `cbor:"7,keyasint"` // closed in order: nothing is left over in the directories
+}
+
+// index is the bbolt database over the log, and what is held of it in memory.
+type index struct {
+	path string
+
+	mu    sync.RWMutex // held for reading while db is used, for writing while it is replaced
+	db    *bbolt.DB
+	dict  dictionary
+	state indexState              // of the last commit; under mu
+	open  map[uint64]*openSession // by the one goroutine that applies
+}
+
+// errIndexDamaged is an index that cannot be used, and is to be made again.
+var errIndexDamaged = errors.New("index is damaged")
+
+// openIndex opens the index, or makes an empty one.
+func openIndex(dir string) (*index, error) {
+	ix := &index{path: filepath.Join(dir, "index.db")}
+	if _, err := os.Stat(ix.path); errors.Is(err, fs.ErrNotExist) {
+		if err := ix.create(dir); err != nil {
+			return nil, err
+		}
+	}
+	if err := ix.connect(); err != nil {
+		return nil, err
+	}
+	return ix, nil
+}
+
+// create makes an empty database beside its name and moves it there whole: bbolt's own first write is not atomic against a power cut.
+func (ix *index) create(dir string) error {
+	fresh := ix.path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make index: %w", err)
+	}
+	db, err := bbolt.Open(fresh, 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		return fmt.Errorf("make index: %w", err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range append([][]byte{bucketSettings, bucketShares}, bucketsOfLog...) {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("make index: %w", err)
+	}
+	if err := os.Rename(fresh, ix.path); err != nil {
+		return fmt.Errorf("make index: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("make index: %w", err)
+	}
+	defer d.Close()
+	if err := syncDir(d); err != nil {
+		return fmt.Errorf("sync data directory: %w", err)
+	}
+	return nil
+}
+
+// mmapSize is what is mapped from the start: until the file outgrows it, no reader makes the writer wait.
+func mmapSize() int {
+	if strconv.IntSize == 64 && runtime.GOOS != "windows" { // Windows makes the file as long as the map
+		return 1 << 30
+	}
+	return 0
+}
+
+func (ix *index) connect() (err error) {
+	defer recoverDamage(&err)
+	db, err := bbolt.Open(ix.path, 0o600, &bbolt.Options{
+		Timeout:         time.Second,
+		InitialMmapSize: mmapSize(),
+		FreelistType:    bbolt.FreelistMapType,
+	})
+	if errors.Is(err, bbolt.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("open index: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("open index: %w (%w)", err, errIndexDamaged)
+	}
+	ix.db = db
+	if err := ix.load(); err != nil {
+		db.Close()
+		return fmt.Errorf("%w (%w)", err, errIndexDamaged)
+	}
+	return nil
+}
+
+// load reads what is held in memory.
+func (ix *index) load() (err error) {
+	defer recoverDamage(&err)
+	return ix.db.View(func(tx *bbolt.Tx) error {
+		for _, name := range append([][]byte{bucketSettings, bucketShares}, bucketsOfLog...) {
+			if tx.Bucket(name) == nil {
+				return fmt.Errorf("read index: no bucket %s", name)
+			}
+		}
+		ix.state = indexState{}
+		if v := tx.Bucket(bucketMeta).Get(keyState); v != nil {
+			if err := decoder.Unmarshal(v, &ix.state); err != nil {
+				return fmt.Errorf("read index state: %w", err)
+			}
+		}
+		if err := ix.dict.load(tx.Bucket(bucketWords)); err != nil {
+			return fmt.Errorf("read words: %w", err)
+		}
+		open, err := loadOpen(tx.Bucket(bucketOpen))
+		ix.open = open
+		return err
+	})
+}
+
+// recoverDamage turns a panic of bbolt over a damaged file, or a read fault in its memory map, into an error.
+// The goroutine must have set debug.SetPanicOnFault for the latter.
+func recoverDamage(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("read index: %v: %w", p, errIndexDamaged)
+	}
+}
+
+// view runs fn in a read transaction. fn must be quick, and must not wait.
+func (ix *index) view(fn func(tx *bbolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverDamage(&err)
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	if ix.db == nil {
+		return fs.ErrClosed
+	}
+	return ix.db.View(fn)
+}
+
+// update runs fn in a write transaction. After an error its outcome is unknown: see reopen.
+func (ix *index) update(fn func(tx *bbolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverDamage(&err)
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	if ix.db == nil {
+		return fs.ErrClosed
+	}
+	return ix.db.Update(fn)
+}
+
+// reopen opens the database anew and reads what it says. A failed Update may have committed all the same.
+func (ix *index) reopen() error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.db != nil {
+		ix.db.Close()
+		ix.db = nil
+	}
+	return ix.connect()
+}
+
+// snapshot returns the state of the last commit.
+func (ix *index) snapshot() indexState {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.state
+}
+
+func (ix *index) close() error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if ix.db == nil {
+		return nil
+	}
+	err := ix.db.Close()
+	ix.db = nil
+	return err
+}
+
+func idKey(id uint64) []byte {
+	return binary.BigEndian.AppendUint64(nil, id)
+}
+
+func idOf(key []byte) uint64 { return binary.BigEndian.Uint64(key) }

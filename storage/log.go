@@ -1,0 +1,419 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync"
+)
+
+const (
+	segmentSize = 16 << 20 // a segment that has reached this is followed by the next
+	blockSize   = 1 << 20  // what is gathered before it is written without waiting for a commit
+	frameSize   = 17       // before each payload: length, CRC-32C, kind, slot, and a CRC-32C of these alone
+	payloadMax  = 64 << 20 // longer than any record; a length above it is damage
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frame describes a record's payload. Stored little-endian: payload length, CRC-32C of the payload, kind, slot,
+// CRC-32C of these and of the segment's number, so that a frame cannot be taken for one of another place.
+type frame struct {
+	length uint32
+	crc    uint32
+	kind   recordKind
+	slot   uint32
+}
+
+func (f frame) put(b []byte, segment uint64) {
+	binary.LittleEndian.PutUint32(b, f.length)
+	binary.LittleEndian.PutUint32(b[4:], f.crc)
+	b[8] = byte(f.kind)
+	binary.LittleEndian.PutUint32(b[9:], f.slot)
+	binary.LittleEndian.PutUint32(b[13:], frameSum(b[:13], segment))
+}
+
+func parseFrame(b []byte, segment uint64) (f frame, ok bool) {
+	if len(b) < frameSize || binary.LittleEndian.Uint32(b[13:]) != frameSum(b[:13], segment) {
+		return frame{}, false
+	}
+	f = frame{
+		length: binary.LittleEndian.Uint32(b),
+		crc:    binary.LittleEndian.Uint32(b[4:]),
+		kind:   recordKind(b[8]),
+		slot:   binary.LittleEndian.Uint32(b[9:]),
+	}
+	return f, f.length <= payloadMax
+}
+
+func frameSum(b []byte, segment uint64) uint32 {
+	var number [8]byte
+	binary.LittleEndian.PutUint64(number[:], segment)
+	return crc32.Update(crc32.Update(0, castagnoli, number[:]), castagnoli, b)
+}
+
+// segmentName is the segment's file in the data directory.
+func segmentName(segment uint64) string { return fmt.Sprintf("log/%06d", segment) }
+
+// segment is one file of the log that may still have bytes to write or to sync.
+type segment struct {
+	number uint64
+	file   File   // nil until its first block is written
+	size   uint64 // with what is still in memory
+	slots  uint32
+	synced uint64 // bytes known to be durable
+	dirty  bool   // written since
+}
+
+// block is a run of a segment that is not written yet. Records do not cross blocks.
+type block struct {
+	seg    *segment
+	offset uint64
+	data   []byte
+	closed bool // being written: nothing is added
+}
+
+// log appends records. Appending is to memory; flush writes, sync makes durable.
+type log struct {
+	files Files
+	head  func() segmentHead // what the next segment's head says, without numbers
+
+	mu       sync.Mutex
+	current  *segment
+	prev     position // the end of the log before current
+	blocks   []*block
+	spare    []*block
+	queue    []*record // appended and not yet applied, in order
+	written  position
+	made     bool // segments were made since the last directory sync
+	unsynced []*segment
+
+	failed error // of the last write; nil once one works
+
+	flushing sync.Mutex // held while writing: one writer, in order
+}
+
+// append adds a record. Its payload is parts, one after the other. rec gets its place, and joins the records to apply.
+func (l *log) append(rec *record, parts ...[]byte) place {
+	f := frame{kind: rec.kind}
+	for _, part := range parts {
+		f.length += uint32(len(part))
+		f.crc = crc32.Update(f.crc, castagnoli, part)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.current.size >= segmentSize {
+		l.roll()
+	}
+	rec.at = l.put(f, parts...)
+	l.queue = append(l.queue, rec)
+	return rec.at
+}
+
+// roll begins the next segment. l.mu is held.
+func (l *log) roll() {
+	if l.current != nil {
+		l.prev = position{l.current.number, l.current.size}
+	}
+	l.current = &segment{number: l.nextSegment()}
+	l.unsynced = append(l.unsynced, l.current)
+	head := l.head()
+	head.Segment, head.Prev, head.PrevEnd = l.current.number, l.prev.Segment, l.prev.Offset
+	rec := &record{kind: recordSegment, head: head}
+	if err := encoded(head, func(b []byte) error {
+		rec.at = l.put(frame{kind: rec.kind, length: uint32(len(b)), crc: crc32.Checksum(b, castagnoli)}, b)
+		return nil
+	}); err != nil {
+		panic(err) // a struct of numbers
+	}
+	l.queue = append(l.queue, rec)
+}
+
+func (l *log) nextSegment() uint64 {
+	if l.current != nil {
+		return l.current.number + 1
+	}
+	return l.prev.Segment + 1
+}
+
+// put adds a frame to the last block. l.mu is held.
+func (l *log) put(f frame, parts ...[]byte) place {
+	seg := l.current
+	f.slot = seg.slots
+	b := l.lastBlock(seg)
+	n := len(b.data)
+	var head [frameSize]byte
+	f.put(head[:], seg.number)
+	b.data = append(b.data, head[:]...)
+	for _, part := range parts {
+		b.data = append(b.data, part...)
+	}
+	seg.slots++
+	seg.size += uint64(len(b.data) - n)
+	return place{slotID{seg.number, f.slot}, b.offset + uint64(n) + frameSize, f.length}
+}
+
+func (l *log) lastBlock(seg *segment) *block {
+	if n := len(l.blocks); n > 0 {
+		if b := l.blocks[n-1]; b.seg == seg && !b.closed && len(b.data) < blockSize {
+			return b
+		}
+	}
+	b := &block{data: make([]byte, 0, blockSize+blockSize/4)}
+	if n := len(l.spare); n > 0 {
+		b, l.spare = l.spare[n-1], l.spare[:n-1]
+	}
+	*b = block{seg: seg, offset: seg.size, data: b.data[:0]}
+	l.blocks = append(l.blocks, b)
+	return b
+}
+
+// pending returns how many bytes are in memory only.
+func (l *log) pending() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, b := range l.blocks {
+		n += len(b.data)
+	}
+	return n
+}
+
+// flush writes what was appended before the call. What fails to be written stays, for the next call.
+func (l *log) flush() error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.mu.Lock()
+	todo := len(l.blocks)
+	l.mu.Unlock()
+	for range todo {
+		l.mu.Lock()
+		b := l.blocks[0]
+		b.closed = true
+		l.mu.Unlock()
+		err := l.write(b)
+		l.mu.Lock()
+		l.failed = err
+		if err != nil {
+			l.mu.Unlock()
+			return err
+		}
+		l.blocks = append(l.blocks[:0], l.blocks[1:]...)
+		l.written = position{b.seg.number, b.offset + uint64(len(b.data))}
+		if len(l.spare) < 4 && cap(b.data) <= 2*blockSize {
+			l.spare = append(l.spare, b)
+		}
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// flushFull flushes where more than a block is in memory.
+func (l *log) flushFull() error {
+	if l.pending() < blockSize {
+		return nil
+	}
+	return l.flush()
+}
+
+// failing returns why the last write failed. While it is not nil, bytes of bodies are not to be appended.
+func (l *log) failing() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+func (l *log) write(b *block) error {
+	if b.seg.file == nil {
+		f, err := l.files.OpenFile(segmentName(b.seg.number), os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			return fmt.Errorf("make log segment: %w", err)
+		}
+		l.mu.Lock()
+		b.seg.file = f
+		l.made = true
+		l.mu.Unlock()
+	}
+	if _, err := b.seg.file.WriteAt(b.data, int64(b.offset)); err != nil {
+		return fmt.Errorf("write log: %w", err)
+	}
+	l.mu.Lock()
+	b.seg.dirty = true
+	l.mu.Unlock()
+	return nil
+}
+
+// sync makes everything that was written before the call durable.
+func (l *log) sync() error {
+	l.mu.Lock()
+	made := l.made
+	l.made = false
+	segs := append([]*segment(nil), l.unsynced...)
+	end := l.written
+	current := l.current
+	l.mu.Unlock()
+	if made {
+		if err := l.files.SyncDir("log"); err != nil {
+			return fmt.Errorf("sync log directory: %w", err)
+		}
+	}
+	for _, seg := range segs {
+		if seg.number > end.Segment {
+			break
+		}
+		if seg.dirty {
+			l.mu.Lock()
+			seg.dirty = false
+			l.mu.Unlock()
+			if err := seg.file.Sync(); err != nil {
+				return fmt.Errorf("sync log: %w", err)
+			}
+		}
+		if seg.number == end.Segment {
+			seg.synced = end.Offset
+			break
+		}
+		seg.synced = seg.size
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keep := l.unsynced[:0]
+	for _, seg := range l.unsynced {
+		if seg == current || seg == l.current || seg.synced < seg.size {
+			keep = append(keep, seg)
+		} else if seg.file != nil {
+			seg.file.Close()
+		}
+	}
+	l.unsynced = keep
+	return nil
+}
+
+// take returns the records to apply that end at or before end, and forgets them.
+func (l *log) take(end position) []*record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for n < len(l.queue) && !end.before(l.queue[n].at.end()) {
+		n++
+	}
+	recs := l.queue[:n:n]
+	l.queue = append([]*record(nil), l.queue[n:]...)
+	return recs
+}
+
+// unapplied reports whether there are records that no commit has taken.
+func (l *log) unapplied() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) > 0
+}
+
+// end returns how far the log is written.
+func (l *log) end() position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written
+}
+
+// readMemory reads what is not written yet. ok is false where the place is in the file.
+func (l *log) readMemory(p []byte, segment, offset uint64) (ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.blocks {
+		if b.seg.number == segment && offset >= b.offset && offset+uint64(len(p)) <= b.offset+uint64(len(b.data)) {
+			copy(p, b.data[offset-b.offset:])
+			return true
+		}
+	}
+	return false
+}
+
+func (l *log) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, seg := range l.unsynced {
+		if seg.file != nil {
+			errs = append(errs, seg.file.Close())
+		}
+	}
+	l.unsynced = nil
+	return errors.Join(errs...)
+}
+
+// errTorn is a record that is not whole.
+var errTorn = errors.New("record is not whole")
+
+// segmentReader reads the frames of a segment, one after the other.
+type segmentReader struct {
+	segment uint64
+	r       io.ReaderAt
+	offset  uint64
+	end     uint64 // how much of the file counts
+	payload []byte
+}
+
+// next returns the next record. At the end it is io.EOF; a record that is not whole or does not match its checksum is errTorn,
+// and the offset stays before it.
+func (s *segmentReader) next() (*record, error) {
+	if s.offset >= s.end {
+		return nil, io.EOF
+	}
+	var head [frameSize]byte
+	if n, err := s.r.ReadAt(head[:], int64(s.offset)); n < frameSize {
+		return nil, torn(err)
+	}
+	f, ok := parseFrame(head[:], s.segment)
+	if !ok || s.offset+frameSize+uint64(f.length) > s.end {
+		return nil, errTorn
+	}
+	if cap(s.payload) < int(f.length) {
+		s.payload = make([]byte, f.length)
+	}
+	s.payload = s.payload[:f.length]
+	at := place{slotID{s.segment, f.slot}, s.offset + frameSize, f.length}
+	if n, err := s.r.ReadAt(s.payload, int64(at.offset)); n < len(s.payload) {
+		return nil, torn(err)
+	}
+	if crc32.Checksum(s.payload, castagnoli) != f.crc {
+		return nil, errTorn
+	}
+	rec, err := decodeRecord(f.kind, at, s.payload)
+	if err != nil {
+		return nil, err
+	}
+	s.offset = at.end().Offset
+	return rec, nil
+}
+
+func torn(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errTorn
+	}
+	return err
+}
+
+// resync moves to the next offset at which a whole record begins, and reports whether there is one.
+func (s *segmentReader) resync() bool {
+	const window = 64 << 10
+	buf := make([]byte, window+frameSize)
+	for at := s.offset + 1; at+frameSize <= s.end; at += window {
+		n, _ := s.r.ReadAt(buf[:min(uint64(len(buf)), s.end-at)], int64(at))
+		for i := 0; i+frameSize <= n && i < window; i++ {
+			if _, ok := parseFrame(buf[i:n], s.segment); !ok {
+				continue
+			}
+			probe := *s
+			probe.offset, probe.payload = at+uint64(i), nil
+			if _, err := probe.next(); err == nil {
+				s.offset = at + uint64(i)
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// recordKind says what a record of the log tells. The numbers are part of the stored format.
+type recordKind uint8
+
+const (
+	recordSegment  recordKind = 1 + iota // the first of each segment: segmentHead
+	recordBegun                          // a Session that is open, or whose fields changed since
+	recordPiece                          // bytes of a body: pieceHead, then the bytes
+	recordNamed                          // a run of a body lies elsewhere: named
+	recordMark                           // how far an incoming file is known good: mark
+	recordEnded                          // a whole Session with its extents; a later one for the same id replaces it
+	recordDeleted                        // sessions that are gone: deletion
+	recordDoomed                         // open sessions that go at their end: deletion
+	recordReserved                       // ids that may have been given: reservation
+)
+
+// slotID names a record: the segment it is in, and its number there.
+type slotID struct {
+	Segment uint64
+	Slot    uint32
+}
+
+// place is where a record's payload lies.
+type place struct {
+	slotID
+	offset uint64 // of the payload in its segment
+	length uint32 // of the payload
+}
+
+// end is the position after the record.
+func (p place) end() position { return position{p.Segment, p.offset + uint64(p.length)} }
+
+// position is a point in the log.
+type position struct {
+	Segment uint64 `cbor:"1,keyasint"`
+	Offset  uint64 `cbor:"2,keyasint"`
+}
+
+func (p position) before(q position) bool {
+	return p.Segment < q.Segment || p.Segment == q.Segment && p.Offset < q.Offset
+}
+
+// record is one record of the log, decoded. Only the field of its kind is set.
+type record struct {
+	kind    recordKind
+	at      place
+	head    segmentHead
+	session *Session
+	piece   pieceHead
+	named   named
+	mark    mark
+	gone    deletion
+	ids     reservation
+	rec     *Recording // whose record it is, while it is live
+}
+
+// segmentHead opens a segment. It carries what must outlive all former segments.
+type segmentHead struct {
+	Version  int    `cbor:"1,keyasint"` // of the stored format
+	Segment  uint64 `cbor:"2,keyasint"`
+	Prev     uint64 `cbor:"3,keyasint"` // the segment before; any between were given up
+	PrevEnd  uint64 `cbor:"4,keyasint"` // how much of Prev counts, in bytes
+	Reserved uint64 `cbor:"5,keyasint"` // ids up to this one may have been given
+	Cutoff   uint64 `cbor:"6,keyasint"` // open sessions up to this id go at their end
+}
+
+// pieceHead tells which bytes of a body a piece holds.
+type pieceHead struct {
+	ID     uint64
+	Side   Side
+	Offset uint64
+	Length uint64
+}
+
+// pieceHeadSize is the stored size of a pieceHead: id, side and offset.
+const pieceHeadSize = 17
+
+// named tells that a run of a body lies in a chunk or in an earlier slot of the log. It takes the place of pieces and marks of the same run.
+type named struct {
+	_        struct{} `cbor:",toarray"`
+	ID       uint64
+	Side     Side
+	Offset   uint64
+	Extent   Extent
+	Incoming uint64 // the incoming file that becomes the chunk, if it has not yet; 0 for none
+}
+
+// mark tells that the first Length bytes of an incoming file, which hold the body from Offset on, have this CRC-32C.
+type mark struct {
+	_        struct{} `cbor:",toarray"`
+	ID       uint64
+	Side     Side
+	Offset   uint64
+	Incoming uint64
+	Length   uint64
+	CRC      uint32
+}
+
+// deletion names sessions: the ids, and those from From to Through.
+type deletion struct {
+	IDs     []uint64 `cbor:"1,keyasint,omitempty"`
+	From    uint64   `cbor:"2,keyasint,omitempty"`
+	Through uint64   `cbor:"3,keyasint,omitempty"`
+}
+
+// reservation says that ids up to Through may have been given, and that open sessions up to Cutoff go at their end.
+type reservation struct {
+	Through uint64 `cbor:"1,keyasint"`
+	Cutoff  uint64 `cbor:"2,keyasint"`
+}
+
+var (
+	encoder = mustMode(cbor.EncOptions{}.UserBufferEncMode())
+	decoder = mustMode(cbor.DecOptions{MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 16}.DecMode())
+)
+
+func mustMode[M any](mode M, err error) M {
+	if err != nil {
+		panic(err) // the options above are constants
+	}
+	return mode
+}
+
+var encodeBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// encodeBufferLimit is the largest buffer worth keeping: heads of common sessions, not the extents of a terabyte.
+const encodeBufferLimit = 256 << 10
+
+// encoded calls fn with v in CBOR. The bytes are fn's only until it returns.
+func encoded(v any, fn func([]byte) error) error {
+	buf := encodeBuffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	defer func() {
+		if buf.Cap() <= encodeBufferLimit {
+			encodeBuffers.Put(buf)
+		}
+	}()
+	if err := encoder.MarshalToBuffer(v, buf); err != nil {
+		return fmt.Errorf("encode %T: %w", v, err)
+	}
+	return fn(buf.Bytes())
+}
+
+func (p pieceHead) encode() (b [pieceHeadSize]byte) {
+	binary.LittleEndian.PutUint64(b[0:], p.ID)
+	b[8] = byte(p.Side)
+	binary.LittleEndian.PutUint64(b[9:], p.Offset)
+	return b
+}
+
+// decodeRecord decodes a record's payload. A piece's bytes are left where they are.
+func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
+	r := &record{kind: kind, at: at}
+	var into any
+	switch kind {
+	case recordSegment:
+		into = &r.head
+	case recordBegun, recordEnded:
+		r.session = new(Session)
+		into = r.session
+	case recordPiece:
+		if len(payload) < pieceHeadSize {
+			return nil, fmt.Errorf("decode piece: %d bytes", len(payload))
+		}
+		r.piece = pieceHead{
+			ID:     binary.LittleEndian.Uint64(payload),
+			Side:   Side(payload[8] & 1),
+			Offset: binary.LittleEndian.Uint64(payload[9:]),
+			Length: uint64(len(payload) - pieceHeadSize),
+		}
+		return r, nil
+	case recordNamed:
+		into = &r.named
+	case recordMark:
+		into = &r.mark
+	case recordDeleted, recordDoomed:
+		into = &r.gone
+	case recordReserved:
+		into = &r.ids
+	default:
+		return nil, fmt.Errorf("decode record: unknown kind %d", kind)
+	}
+	if err := decoder.Unmarshal(payload, into); err != nil {
+		return nil, fmt.Errorf("decode record of kind %d: %w", kind, err)
+	}
+	if r.kind == recordNamed {
+		r.named.Side &= 1
+	}
+	if r.kind == recordMark {
+		r.mark.Side &= 1
+	}
+	return r, nil
+}
+
+// timingMoments is Timing as it is stored: nanoseconds since 1970 in UTC, 0 for a moment that did not come.
+type timingMoments [7]int64
+
+// MarshalCBOR stores the moments as seven integers, a third of the size of their text.
+func (t Timing) MarshalCBOR() ([]byte, error) {
+	var m timingMoments
+	for i, moment := range t.moments() {
+		if !moment.IsZero() {
+			m[i] = moment.UnixNano()
+		}
+	}
+	return cbor.Marshal(m)
+}
+
+// UnmarshalCBOR reads what MarshalCBOR wrote.
+func (t *Timing) UnmarshalCBOR(b []byte) error {
+	var m timingMoments
+	if err := decoder.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	for i, moment := range t.moments() {
+		*moment = time.Time{}
+		if m[i] != 0 {
+			*moment = time.Unix(0, m[i]).UTC()
+		}
+	}
+	return nil
+}
+
+func (t *Timing) moments() [7]*time.Time {
+	return [7]*time.Time{&t.Started, &t.Connect, &t.Connected, &t.Secured, &t.RequestSent, &t.ResponseHead, &t.Ended}
+}

@@ -1,0 +1,281 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	replayRecords = 4096     // records taken into the index in one transaction
+	replayBytes   = 16 << 20 // and their payloads' bytes
+)
+
+// openIndex opens the index. One that is damaged is set aside, and made again from the log.
+func (s *Store) openIndex() (err error) {
+	s.index, err = openIndex(s.dir)
+	if !errors.Is(err, errIndexDamaged) {
+		return err
+	}
+	for n := 1; ; n++ {
+		aside := filepath.Join(s.dir, "index.db.damaged-"+strconv.Itoa(n))
+		if _, statErr := os.Lstat(aside); errors.Is(statErr, fs.ErrNotExist) {
+			s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", err)
+			if err := os.Rename(filepath.Join(s.dir, "index.db"), aside); err != nil {
+				return fmt.Errorf("set index aside: %w", err)
+			}
+			break
+		}
+	}
+	s.index, err = openIndex(s.dir)
+	return err
+}
+
+// recover brings the index up to the log's end, and ends the sessions that were open.
+func (s *Store) recover() error {
+	clean := s.index.snapshot().Clean
+	if err := s.index.setClean(false); err != nil {
+		return err
+	}
+	leftover, err := s.incomingFiles()
+	if err != nil {
+		return err
+	}
+	renames, err := s.replay(leftover)
+	if err != nil {
+		return err
+	}
+	for _, n := range renames {
+		if err := s.finishNaming(n, leftover); err != nil {
+			return err
+		}
+	}
+	state := s.index.snapshot()
+	s.incomingNumber.Store(state.Incoming)
+	for number := range leftover {
+		s.incomingNumber.Store(max(s.incomingNumber.Load(), number))
+	}
+	s.live.last = max(state.Reserved, state.LastID)
+	s.reserved.Store(s.live.last + reserve)
+	s.cutoff.Store(state.Cutoff)
+	if err := s.recoverOpen(leftover); err != nil {
+		return err
+	}
+	return s.sweep(clean)
+}
+
+// incomingFiles lists the incoming files there are, by number.
+func (s *Store) incomingFiles() (map[uint64]bool, error) {
+	entries, err := s.files.ReadDir("incoming")
+	if err != nil {
+		return nil, fmt.Errorf("list incoming files: %w", err)
+	}
+	all := make(map[uint64]bool, len(entries))
+	for _, e := range entries {
+		if n, err := strconv.ParseUint(e.Name(), 10, 64); err == nil {
+			all[n] = true
+		}
+	}
+	return all, nil
+}
+
+// segmentSpan is a segment and how much of it counts.
+type segmentSpan struct {
+	number, end uint64
+	last        bool // what follows its last whole record is a torn tail
+}
+
+// segmentSpans lists the log's segments, oldest first. A segment that a later one skips was given up, and is not among them.
+func segmentSpans(files Files) ([]segmentSpan, error) {
+	entries, err := files.ReadDir("log")
+	if err != nil {
+		return nil, fmt.Errorf("list log: %w", err)
+	}
+	var spans []segmentSpan
+	for _, e := range entries {
+		number, err := strconv.ParseUint(e.Name(), 10, 64)
+		if err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("list log: %w", err)
+		}
+		spans = append(spans, segmentSpan{number: number, end: uint64(info.Size())})
+	}
+	slices.SortFunc(spans, func(a, b segmentSpan) int { return cmp.Compare(a.number, b.number) })
+	var kept []segmentSpan
+	prev := position{Segment: 1<<64 - 1}
+	for i := len(spans) - 1; i >= 0; i-- {
+		span := spans[i]
+		if span.number > prev.Segment {
+			continue
+		}
+		span.last = len(kept) == 0
+		if span.number == prev.Segment {
+			span.end = min(span.end, prev.Offset)
+		}
+		head, err := readSegmentHead(files, span)
+		if err != nil {
+			if span.last && (errors.Is(err, errTorn) || errors.Is(err, io.EOF)) {
+				continue // it was just begun
+			}
+			return nil, err
+		}
+		prev = position{head.Prev, head.PrevEnd}
+		kept = append(kept, span)
+	}
+	slices.Reverse(kept)
+	return kept, nil
+}
+
+func readSegmentHead(files Files, span segmentSpan) (segmentHead, error) {
+	f, err := files.OpenFile(segmentName(span.number), os.O_RDONLY)
+	if err != nil {
+		return segmentHead{}, fmt.Errorf("open log segment: %w", err)
+	}
+	defer f.Close()
+	r := segmentReader{segment: span.number, r: f, end: span.end}
+	rec, err := r.next()
+	switch {
+	case err != nil:
+		return segmentHead{}, fmt.Errorf("read head of log segment %d: %w", span.number, err)
+	case rec.kind != recordSegment || rec.head.Segment != span.number:
+		return segmentHead{}, fmt.Errorf("read head of log segment %d: it begins with another record", span.number)
+	case rec.head.Version > formatVersion:
+		return segmentHead{}, fmt.Errorf("read log segment %d: format %d is of a newer Millpond", span.number, rec.head.Version)
+	}
+	return rec.head, nil
+}
+
+// replay takes what the log has beyond the index into it. It returns the records that name chunks whose incoming files are still there.
+func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
+	spans, err := segmentSpans(s.files)
+	if err != nil {
+		return nil, err
+	}
+	applied := s.index.snapshot().Applied
+	end := applied
+	for _, span := range spans {
+		if span.number < applied.Segment {
+			continue
+		}
+		from := uint64(0)
+		if span.number == applied.Segment {
+			from = applied.Offset
+		}
+		at, err := s.replaySegment(span, from, func(rec *record) {
+			if rec.kind == recordNamed && leftover[rec.named.Incoming] {
+				renames = append(renames, rec.named)
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("replay log segment %d: %w", span.number, err)
+		}
+		end = position{span.number, at}
+	}
+	if len(spans) > 0 {
+		end.Segment = max(end.Segment, spans[len(spans)-1].number)
+	}
+	s.log.prev, s.log.written = end, end
+	return renames, nil
+}
+
+// replaySegment takes the segment's records from an offset on into the index, and returns where they end.
+func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record)) (uint64, error) {
+	f, err := s.files.OpenFile(segmentName(span.number), os.O_RDONLY)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	r := segmentReader{segment: span.number, r: f, offset: from, end: span.end}
+	var batch []*record
+	bytes := 0
+	apply := func() error {
+		_, err := s.index.apply(batch, position{span.number, r.offset}, s.readSession, nil)
+		batch, bytes = batch[:0], 0
+		return err
+	}
+	for {
+		rec, err := r.next()
+		switch {
+		case err == nil:
+			seen(rec)
+			batch = append(batch, rec)
+			bytes += int(rec.at.length)
+			if len(batch) >= replayRecords || bytes >= replayBytes {
+				if err := apply(); err != nil {
+					return 0, err
+				}
+			}
+			continue
+		case errors.Is(err, io.EOF):
+			return r.offset, apply()
+		case !errors.Is(err, errTorn):
+			return 0, err
+		}
+		bad := r.offset
+		if !r.resync() {
+			if !span.last {
+				s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", span.end)
+			}
+			return bad, apply()
+		}
+		s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", r.offset)
+	}
+}
+
+// recoverIndex finds out what a failed update did.
+func (s *Store) recoverIndex() {
+	if err := s.index.reopen(); err != nil {
+		s.problem(err)
+		return
+	}
+	applied := s.index.snapshot().Applied
+	n := 0
+	for n < len(s.toApply) && !applied.before(s.toApply[n].at.end()) {
+		n++
+	}
+	s.committed(s.toApply[:n])
+	s.toApply = s.toApply[n:]
+}
+
+// setClean notes whether something may be left over in the directories.
+func (ix *index) setClean(clean bool) error {
+	state := ix.snapshot()
+	if state.Clean == clean {
+		return nil
+	}
+	state.Clean = clean
+	err := ix.update(func(tx *bbolt.Tx) error {
+		b, err := encoder.Marshal(state)
+		if err != nil {
+			return err
+		}
+		return tx.Bucket(bucketMeta).Put(keyState, b)
+	})
+	if err != nil {
+		return fmt.Errorf("update index: %w", err)
+	}
+	ix.mu.Lock()
+	ix.state = state
+	ix.mu.Unlock()
+	return nil
+}
+
+// hasChunk reports whether the index counts a chunk.
+func (ix *index) hasChunk(sum []byte) (found bool) {
+	_ = ix.view(func(tx *bbolt.Tx) error {
+		found = tx.Bucket(bucketChunks).Get(sum) != nil
+		return nil
+	})
+	return found
+}

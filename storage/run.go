@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+)
+
+// run is a part of a body that is on disk, or in the log's memory: a slot of the log, a chunk, or an incoming file.
+type run struct {
+	start, length uint64    // of the body
+	at            place     // of the bytes, where it is in the log
+	chunk         []byte    // SHA-256, where it is a chunk, or an incoming file that is about to be one
+	in            *incoming // where it is or was an incoming file
+}
+
+// extent is the run as a record tells it. ok is false while it is only an incoming file.
+func (r *run) extent() (e Extent, ok bool) {
+	switch {
+	case r.chunk != nil:
+		return Extent{Length: r.length, Chunk: r.chunk}, true
+	case r.in != nil:
+		return Extent{}, false
+	}
+	return Extent{Length: r.length, Segment: r.at.Segment, Slot: r.at.Slot}, true
+}
+
+// findRun returns the run that holds the byte at off. Runs follow each other without a gap.
+func findRun(runs []run, off uint64) (run, bool) {
+	i, found := slices.BinarySearchFunc(runs, off, func(r run, off uint64) int { return cmp.Compare(r.start, off) })
+	if !found {
+		i--
+	}
+	if i < 0 || off >= runs[i].start+runs[i].length {
+		return run{}, false
+	}
+	return runs[i], true
+}
+
+// readRun reads bytes of the run from off of the body on, at most to its end.
+func (s *Store) readRun(r run, p []byte, off uint64) (int, error) {
+	within := off - r.start
+	p = p[:min(uint64(len(p)), r.length-within)]
+	switch {
+	case r.in != nil:
+		return s.readIncoming(r.in, p, within)
+	case r.chunk != nil:
+		return s.readFile(chunkName(r.chunk), p, within)
+	}
+	return s.readLog(p, r.at, within)
+}
+
+// readIncoming reads from a file that may become a chunk just now.
+func (s *Store) readIncoming(in *incoming, p []byte, at uint64) (int, error) {
+	for try := 0; ; try++ {
+		in.rec.mu.Lock()
+		name := incomingName(in.number)
+		if in.chunk != nil {
+			name = chunkName(in.chunk)
+		}
+		in.rec.mu.Unlock()
+		if n, err := s.readFile(name, p, at); try > 0 || !errors.Is(err, fs.ErrNotExist) {
+			return n, err
+		}
+	}
+}
+
+// readLog reads bytes of a record's payload, from memory where they are not written yet.
+func (s *Store) readLog(p []byte, at place, within uint64) (int, error) {
+	if s.log.readMemory(p, at.Segment, at.offset+within) {
+		return len(p), nil
+	}
+	return s.readFile(segmentName(at.Segment), p, at.offset+within)
+}
+
+func (s *Store) readFile(name string, p []byte, at uint64) (int, error) {
+	h, err := s.handles.open(name)
+	if err != nil {
+		return 0, fmt.Errorf("read body: %w", err)
+	}
+	defer s.handles.done(h)
+	n, err := h.file.ReadAt(p, int64(at))
+	switch {
+	case n == len(p):
+		return n, nil
+	case err == nil || errors.Is(err, io.EOF):
+		return n, fmt.Errorf("read %s: %w", name, io.ErrUnexpectedEOF) // the index says that there is more
+	}
+	return n, fmt.Errorf("read %s: %w", name, err)
+}
+
+// readSession reads a session's full record.
+func (s *Store) readSession(at place) (*Session, error) {
+	b := make([]byte, at.length)
+	if _, err := s.readLog(b, at, 0); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read session: %w (%w)", errGone, err)
+		}
+		return nil, err
+	}
+	out := new(Session)
+	if err := decoder.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("read session: %w (%w)", errTorn, err)
+	}
+	return out, nil
+}

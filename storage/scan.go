@@ -1,0 +1,184 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	scanBatch = 1024                  // rows read in one transaction
+	scanTime  = 50 * time.Millisecond // a transaction's longest
+)
+
+// Session returns the whole record, also of an open session. An unknown id is fs.ErrNotExist.
+func (s *Store) Session(id uint64) (Session, error) {
+	if r := s.live.get(id); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.deleted {
+			return r.snapshot(), nil
+		}
+		return Session{}, fmt.Errorf("read session %d: %w", id, fs.ErrNotExist)
+	}
+	var session Session
+	err := s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
+		session = *stored
+		return nil
+	})
+	if err != nil {
+		return Session{}, fmt.Errorf("read session %d: %w", id, err)
+	}
+	return session, nil
+}
+
+// Row returns one row. An unknown id is fs.ErrNotExist.
+func (s *Store) Row(id uint64) (Row, error) {
+	var row Row
+	if r := s.live.get(id); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.deleted {
+			return r.row(), nil
+		}
+		return row, fmt.Errorf("read row %d: %w", id, fs.ErrNotExist)
+	}
+	err := s.index.view(func(tx *bbolt.Tx) error {
+		v := tx.Bucket(bucketRows).Get(idKey(id))
+		if v == nil {
+			return fs.ErrNotExist
+		}
+		return decodeRow(&row, id, v, &s.index.dict)
+	})
+	if err != nil {
+		return row, fmt.Errorf("read row %d: %w", id, err)
+	}
+	return row, nil
+}
+
+// Scan calls fn for each session with an id in [from, to), in rising order, until fn returns false. No transaction is held for longer than 50 ms,
+// and none while fn runs.
+func (s *Store) Scan(from, to uint64, fn func(*Row) bool) error { return s.scan(from, to, false, fn) }
+
+// ScanDown is Scan in falling order.
+func (s *Store) ScanDown(from, to uint64, fn func(*Row) bool) error {
+	return s.scan(from, to, true, fn)
+}
+
+func (s *Store) scan(from, to uint64, down bool, fn func(*Row) bool) error {
+	for size := 64; from < to; size = min(2*size, scanBatch) { // the first rows at once, then many at a time
+		rows, rest, err := s.scanSome(from, to, down, size)
+		if err != nil {
+			return fmt.Errorf("scan sessions: %w", err)
+		}
+		for i := range rows {
+			if !fn(&rows[i]) {
+				return nil
+			}
+		}
+		if from, to = rest[0], rest[1]; len(rows) == 0 && from < to {
+			continue
+		}
+	}
+	return nil
+}
+
+// scanSome returns rows of the beginning of the range, and what is left of it. Sessions that end and are committed meanwhile are
+// found either among the live, which are looked at first, or in the index.
+func (s *Store) scanSome(from, to uint64, down bool, size int) (rows []Row, rest [2]uint64, err error) {
+	live := s.live.between(from, to)
+	rows = make([]Row, 0, size)
+	rest = [2]uint64{to, to}
+	err = s.index.view(func(tx *bbolt.Tx) error {
+		start := time.Now()
+		c := tx.Bucket(bucketRows).Cursor()
+		k, v := seek(c, from, to, down)
+		for ; k != nil && inside(k, from, to); k, v = step(c, down) {
+			id := binary.BigEndian.Uint64(k)
+			if len(rows) == size || len(rows)%64 == 63 && time.Since(start) > scanTime {
+				if rest = [2]uint64{id, to}; down {
+					rest = [2]uint64{from, id + 1}
+				}
+				break
+			}
+			rows = append(rows, Row{})
+			if err := decodeRow(&rows[len(rows)-1], id, v, &s.index.dict); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, rest, err
+	}
+	covered := func(id uint64) bool { return rest[0] == rest[1] || (down && id >= rest[1]) || (!down && id < rest[0]) }
+	return mergeLive(rows, live, covered, down), rest, nil
+}
+
+// mergeLive puts the live sessions' rows in the place of the stored ones. A live session that turns up stored with its end is as the index says.
+func mergeLive(rows []Row, live []*Recording, covered func(uint64) bool, down bool) []Row {
+	order := func(a, b uint64) int {
+		if down {
+			return compare(b, a)
+		}
+		return compare(a, b)
+	}
+	added := false
+	var hidden map[uint64]bool
+	stored := len(rows)
+	for _, r := range live {
+		if !covered(r.id) {
+			continue
+		}
+		r.mu.Lock()
+		row, deleted := r.row(), r.deleted
+		r.mu.Unlock()
+		i, found := slices.BinarySearchFunc(rows[:stored], r.id, func(row Row, id uint64) int { return order(row.ID, id) })
+		switch {
+		case deleted && found:
+			if hidden == nil {
+				hidden = make(map[uint64]bool)
+			}
+			hidden[r.id] = true
+		case deleted, found && rows[i].State != Open:
+		case found:
+			rows[i] = row
+		default:
+			rows = append(rows, row)
+			added = true
+		}
+	}
+	if hidden != nil {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return hidden[r.ID] })
+	}
+	if added {
+		slices.SortFunc(rows, func(a, b Row) int { return order(a.ID, b.ID) })
+	}
+	return rows
+}
+
+func seek(c *bbolt.Cursor, from, to uint64, down bool) (k, v []byte) {
+	if !down {
+		return c.Seek(idKey(from))
+	}
+	if k, _ = c.Seek(idKey(to)); k == nil {
+		return c.Last()
+	}
+	return c.Prev()
+}
+
+func step(c *bbolt.Cursor, down bool) (k, v []byte) {
+	if down {
+		return c.Prev()
+	}
+	return c.Next()
+}
+
+func inside(k []byte, from, to uint64) bool {
+	id := binary.BigEndian.Uint64(k)
+	return id >= from && id < to
+}

@@ -1,0 +1,105 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// slotsPerPage is how many slots one value of the slots bucket holds: 1.5 KB, so that two fit a page of bbolt, and a
+// commit writes the last page of the log's end and not the whole segment's table.
+const slotsPerPage = 128
+
+const slotSize = 12
+
+// slot is one record of a segment: where its payload lies, and how many rows and bodies name it.
+type slot struct {
+	offset, length, refs uint32
+}
+
+// slotPage is a run of slotsPerPage slots, stored as three little-endian uint32 each. A slot never put has length 0.
+type slotPage struct {
+	slots [slotsPerPage]slot
+	used  int
+}
+
+type pageKey struct {
+	segment uint64
+	page    uint32
+}
+
+func (k pageKey) bytes() []byte {
+	b := binary.BigEndian.AppendUint64(nil, k.segment)
+	return binary.BigEndian.AppendUint32(b, k.page)
+}
+
+func (p *slotPage) decode(b []byte) {
+	p.used = len(b) / slotSize
+	for i := range min(p.used, slotsPerPage) {
+		e := b[i*slotSize:]
+		p.slots[i] = slot{binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:]), binary.LittleEndian.Uint32(e[8:])}
+	}
+}
+
+func (p *slotPage) encode() []byte {
+	b := make([]byte, 0, p.used*slotSize)
+	for _, s := range p.slots[:p.used] {
+		b = binary.LittleEndian.AppendUint32(b, s.offset)
+		b = binary.LittleEndian.AppendUint32(b, s.length)
+		b = binary.LittleEndian.AppendUint32(b, s.refs)
+	}
+	return b
+}
+
+// findSlot returns the place of a slot, from the index.
+func findSlot(tx *bbolt.Tx, id slotID) (place, error) {
+	v := tx.Bucket(bucketSlots).Get(pageKey{id.Segment, id.Slot / slotsPerPage}.bytes())
+	i := int(id.Slot%slotsPerPage) * slotSize
+	if len(v) < i+slotSize || binary.LittleEndian.Uint32(v[i+4:]) == 0 {
+		return place{}, fmt.Errorf("find record %d of segment %d: %w", id.Slot, id.Segment, errGone)
+	}
+	return place{id, uint64(binary.LittleEndian.Uint32(v[i:])), binary.LittleEndian.Uint32(v[i+4:])}, nil
+}
+
+// segmentRow is what the index keeps of a segment: the length that counts, and what of it is still named.
+type segmentRow struct {
+	size, live uint64 // bytes
+	slots      uint64 // live ones
+	sealed     bool
+}
+
+func (r *segmentRow) decode(b []byte) {
+	if len(b) < 25 {
+		return
+	}
+	le := binary.LittleEndian
+	*r = segmentRow{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), b[24] != 0}
+}
+
+func (r *segmentRow) encode() []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint64(make([]byte, 0, 25), r.size)
+	b = le.AppendUint64(b, r.live)
+	b = le.AppendUint64(b, r.slots)
+	if r.sealed {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// chunkRow is what the index keeps of a chunk: its length, and how many bodies name it.
+type chunkRow struct {
+	length, refs uint32
+}
+
+func (r *chunkRow) decode(b []byte) {
+	if len(b) >= 8 {
+		*r = chunkRow{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
+	}
+}
+
+func (r *chunkRow) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 8), r.length)
+	return binary.LittleEndian.AppendUint32(b, r.refs)
+}

@@ -1,0 +1,68 @@
+package storage
+
+import (
+	"os"
+	"path"
+)
+
+// Status tells how the store is.
+type Status struct {
+	Sessions     uint64 // rows
+	Open         int
+	LastID       uint64 // the newest id given
+	DurableUntil uint64 // every ended session up to this id is durable
+	Bytes        uint64 // on disk: log, chunks, incoming, index, derived
+	Free         uint64 // bytes the file system has left
+	Total        uint64 // bytes the file system holds
+	Problem      string // why capture does not work now, for people; empty when it does. "the disk is full: …"
+}
+
+// Status returns how the store is now.
+func (s *Store) Status() Status {
+	st := Status{Sessions: s.index.snapshot().Rows, LastID: s.live.newest()}
+	st.DurableUntil = st.LastID
+	unknown := s.live.all()
+	for _, r := range unknown {
+		r.mu.Lock()
+		if !r.ended {
+			st.Open++
+		} else if r.id <= st.DurableUntil {
+			st.DurableUntil = r.id - 1
+		}
+		if !r.begun && !r.deleted {
+			st.Sessions++
+		}
+		r.mu.Unlock()
+	}
+	st.Bytes = s.bytes()
+	st.Free, st.Total, _ = s.files.Space()
+	if p := s.trouble.Load(); p != nil {
+		st.Problem = *p
+	}
+	return st
+}
+
+// bytes adds up what lies in the data directory.
+func (s *Store) bytes() (sum uint64) {
+	if info, err := os.Stat(s.index.path); err == nil {
+		sum += uint64(info.Size())
+	}
+	var add func(dir string)
+	add = func(dir string) {
+		entries, err := s.files.ReadDir(dir)
+		if err != nil {
+			return // not there, or gone meanwhile
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				add(path.Join(dir, e.Name()))
+			} else if info, err := e.Info(); err == nil {
+				sum += uint64(info.Size())
+			}
+		}
+	}
+	for _, dir := range []string{"log", "chunks", "incoming", "derived"} {
+		add(dir)
+	}
+	return sum
+}

@@ -1,0 +1,223 @@
+// Package storage keeps captured sessions and their bodies: an append-only log of records and small bodies, chunk files for large
+// bodies, and a bbolt index that can be made again from the log.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// SlowDisk says what gives when the disk cannot keep up.
+type SlowDisk uint8
+
+const (
+	Wait SlowDisk = iota // hold the relay back: nothing is lost
+	Cut                  // end the capture of that body: nothing is held back
+)
+
+// Config says where and how a Store keeps sessions. The zero value of each field but Dir is usable.
+type Config struct {
+	Dir      string
+	SlowDisk SlowDisk
+	Logger   *slog.Logger // nil: no logs
+	Files    Files        // nil: the disk
+	Now      func() time.Time
+}
+
+// formatVersion is the version of the stored format, which each segment's head names.
+const formatVersion = 1
+
+// reserve is how many ids are taken from the log at a time, so that none is given twice, whatever a crash makes forgotten.
+const reserve = 10_000
+
+// Store keeps sessions and their bodies.
+type Store struct {
+	dir    string
+	files  Files
+	lock   *dirLock
+	logger *slog.Logger
+	now    func() time.Time
+
+	log     *log
+	index   *index
+	handles *handles
+	budget  *budget
+	feeds   feeds
+	recent  *recent
+	live    live
+
+	ready     *recordings // for the workers
+	noted     *recordings // for the next commit
+	incomings *incomings
+	workers   sync.WaitGroup
+	closing   chan struct{}
+	ended     chan struct{} // the committer has
+	kick      chan struct{} // asks for a commit
+	closed    atomic.Bool
+
+	incomingNumber atomic.Uint64
+	reserved       atomic.Uint64
+	cutoff         atomic.Uint64
+	trouble        atomic.Pointer[string]
+
+	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one
+	committing   sync.Mutex // held for a commit; below is the committer's
+	chunksToName []*incoming
+	fresh        map[string]bool // chunks named since the index last took records
+	toApply      []*record
+}
+
+// OpenStore opens or makes the store in cfg.Dir, recovering what a former process left open.
+// A directory that another process holds is ErrLocked, which names the holder.
+func OpenStore(cfg Config) (*Store, error) {
+	s, err := openStore(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	for range max(2, min(runtime.GOMAXPROCS(0), 8)) {
+		s.workers.Go(s.worker)
+	}
+	go s.committer(s.closing, s.ended)
+	return s, nil
+}
+
+func openStore(cfg Config) (_ *Store, err error) {
+	s := &Store{
+		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, budget: newBudget(cfg.SlowDisk),
+		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
+		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
+		closing: make(chan struct{}), ended: make(chan struct{}), kick: make(chan struct{}, 1),
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
+	if s.files == nil {
+		if s.files, err = OpenDir(s.dir); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if s.lock, err = lockDir(s.dir); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"log", "chunks", "incoming"} {
+		if err := s.files.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("make %s directory: %w", dir, err)
+		}
+	}
+	if err := s.files.SyncDir("."); err != nil {
+		return nil, fmt.Errorf("sync data directory: %w", err)
+	}
+	s.handles = newHandles(s.files)
+	s.log = &log{files: s.files, head: s.segmentHead}
+	if err := s.openIndex(); err != nil {
+		return nil, err
+	}
+	return s, s.recover()
+}
+
+// segmentHead says what the next segment's head carries from those before. The log's lock is held.
+func (s *Store) segmentHead() segmentHead {
+	return segmentHead{Version: formatVersion, Reserved: s.reserved.Load(), Cutoff: s.cutoff.Load()}
+}
+
+// release lets go of everything that is open.
+func (s *Store) release() error {
+	var errs []error
+	if s.log != nil {
+		errs = append(errs, s.log.close())
+	}
+	if s.handles != nil {
+		s.handles.close()
+	}
+	if s.index != nil {
+		errs = append(errs, s.index.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.release())
+	}
+	return errors.Join(append(errs, s.files.Close())...)
+}
+
+// Close ends open recordings as Interrupted, commits, and lets go of the directory.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	for _, r := range s.live.all() {
+		r.End(Interrupted, "Millpond was stopped")
+	}
+	s.ready.close()
+	s.workers.Wait()
+	close(s.closing)
+	<-s.ended
+	err := s.finalCommit()
+	if releaseErr := s.release(); err == nil {
+		err = releaseErr
+	}
+	if err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}
+
+// finalCommit notes that nothing is left over, and that the ids not given are free.
+func (s *Store) finalCommit() error {
+	if len(s.live.all()) > 0 {
+		return fmt.Errorf("%d sessions could not be kept: %s", len(s.live.all()), s.Status().Problem)
+	}
+	if s.log.end() == (position{}) {
+		return s.index.setClean(true)
+	}
+	rec := &record{kind: recordReserved, ids: reservation{Through: s.live.newest(), Cutoff: s.cutoff.Load()}}
+	s.appendValue(rec, rec.ids)
+	s.commit()
+	if s.log.unapplied() {
+		return errors.New(s.Status().Problem)
+	}
+	return s.index.setClean(true)
+}
+
+// reserveIDs keeps the ids that the log lets be given ahead of those that are.
+func (s *Store) reserveIDs() {
+	if last := s.live.newest(); last+reserve/2 > s.reserved.Load() && s.log.unapplied() {
+		s.reserved.Store(last + reserve)
+		rec := &record{kind: recordReserved, ids: reservation{Through: last + reserve, Cutoff: s.cutoff.Load()}}
+		s.appendValue(rec, rec.ids)
+	}
+}
+
+// problem notes why capture does not work.
+func (s *Store) problem(err error) {
+	text := reason(err)
+	if old := s.trouble.Swap(&text); old == nil || *old != text {
+		s.logger.Error("keep sessions", "error", err)
+	}
+}
+
+// solved notes that capture works.
+func (s *Store) solved() {
+	if s.trouble.Swap(nil) != nil {
+		s.logger.Info("sessions are kept again")
+	}
+}
+
+// Subscribe returns a feed of changed session ids.
+func (s *Store) Subscribe() *Feed { return s.feeds.subscribe() }
