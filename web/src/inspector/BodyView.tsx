@@ -1,0 +1,88 @@
+import { useEffect, useMemo, useState } from "react";
+import type { Api } from "../client";
+import { BodySource, type Representation } from "../state/source";
+import { useStore } from "../state/store";
+import { isText } from "../text/charset";
+import type { Session, Side } from "../types";
+import styles from "./BodyView.module.css";
+import { HexView } from "./HexView";
+import { TextView } from "./TextView";
+
+/** The body of one side: as text or as hex, as it passed or decoded. Nothing here ever holds a large one whole. */
+export function BodyView(props: { api: Api; session: Session; side: Side; growing: boolean }) {
+	const { api, session, side, growing } = props;
+	const { body, fields } = session[side];
+	const type = side === "response" ? session.content_type : fieldOf(fields, "content-type");
+	const [mode, setMode] = useState<"text" | "hex">(isText(type) && !session.flags.includes("tunnel") ? "text" : "hex");
+	const [wanted, setWanted] = useState<Representation>("decoded");
+	const representation: Representation = body.coding ? wanted : "wire";
+	const source = useMemo(() => new BodySource(api, session.id, side, representation), [api, session.id, side, representation]);
+	useEffect(() => source.start(), [source]);
+	useEffect(() => source.update(body, growing), [source, body, growing]);
+	const { problem } = useStore(source.state);
+	const tools = (
+		<>
+			<span className="seg" role="group" aria-label="Show the body as">
+				<button type="button" aria-pressed={mode === "text"} onClick={() => setMode("text")}>
+					Text
+				</button>
+				<button type="button" aria-pressed={mode === "hex"} onClick={() => setMode("hex")}>
+					Hex
+				</button>
+			</span>
+			{body.coding && (
+				<span className="seg" role="group" aria-label="Content coding">
+					<button type="button" aria-pressed={representation === "decoded"} onClick={() => setWanted("decoded")}>
+						Decoded
+					</button>
+					<button type="button" aria-pressed={representation === "wire"} onClick={() => setWanted("wire")}>
+						{body.coding}
+					</button>
+				</span>
+			)}
+		</>
+	);
+	const download = <Download api={api} session={session} side={side} coding={body.coding ?? ""} />;
+	const View = mode === "text" ? TextView : HexView;
+	return (
+		<>
+			{problem && (
+				<p className={styles.problem} role="alert">
+					<span>{problem}</span>
+					{representation === "decoded" && (
+						<button type="button" className="quiet" onClick={() => setWanted("wire")}>
+							Show as it passed
+						</button>
+					)}
+				</p>
+			)}
+			<View key={`${representation} ${type}`} source={source} contentType={type} tools={tools} download={download} sha256={representation === "wire" ? body.sha256 : undefined} />
+		</>
+	);
+}
+
+/** Plain links, so that the browser writes the bytes to disk as they come: a body of any size, also one that still grows. */
+function Download({ api, session, side, coding }: { api: Api; session: Session; side: Side; coding: string }) {
+	const wire = api.body(session.id, side, { download: "" });
+	if (!coding) {
+		return (
+			<a className="button quiet" href={wire} download>
+				Download
+			</a>
+		);
+	}
+	return (
+		<>
+			<a className="button quiet" href={api.body(session.id, side, { as: "decoded", download: "" })} download>
+				Download decoded
+			</a>
+			<a className="button quiet" href={wire} download title={`As it passed, ${coding}`}>
+				{coding}
+			</a>
+		</>
+	);
+}
+
+function fieldOf(fields: readonly (readonly [string, string])[], wanted: string): string {
+	return fields.find(([name]) => name.toLowerCase() === wanted)?.[1] ?? "";
+}

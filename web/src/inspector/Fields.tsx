@@ -1,0 +1,52 @@
+import { type ReactNode, useState } from "react";
+import type { Message, Side } from "../types";
+import styles from "./Fields.module.css";
+import { readHead, startLine } from "./heads";
+
+type Field = readonly [string, string];
+
+/** A side's head: what was sent on, in the order and spelling of the wire, and what was received where that differs. */
+export function Fields({ message, side }: { message: Message; side: Side }) {
+	const [received, setReceived] = useState(false);
+	if (message.head === "" && message.fields.length === 0) return null;
+	const shown = received && message.received ? readHead(message.received) : { start: startLine(message.head), fields: message.fields };
+	return (
+		<div className={styles.fields} tabIndex={0} role="region" aria-label={`Fields of the ${side}`}>
+			{message.received && (
+				<div className={styles.which}>
+					<span className="seg">
+						<button type="button" aria-pressed={!received} onClick={() => setReceived(false)}>
+							Sent on
+						</button>
+						<button type="button" aria-pressed={received} onClick={() => setReceived(true)}>
+							Received
+						</button>
+					</span>
+					<span className="dim">What was sent on differs from what was received.</span>
+				</div>
+			)}
+			{(message.informational ?? []).map((head, at) => {
+				const { start, fields } = readHead(head);
+				return <Group key={at} start={start} fields={fields} />;
+			})}
+			<Group start={shown.start} fields={shown.fields} />
+			{message.trailers && message.trailers.length > 0 && <Group start={<i>Trailers</i>} fields={message.trailers} />}
+		</div>
+	);
+}
+
+function Group({ start, fields }: { start: ReactNode; fields: readonly Field[] }) {
+	return (
+		<>
+			{start && <p className={styles.start}>{start}</p>}
+			<dl>
+				{fields.map(([name, value], at) => (
+					<div key={at}>
+						<dt>{name}</dt>
+						<dd>{value === "" ? <span className="dimmer">(empty)</span> : value}</dd>
+					</div>
+				))}
+			</dl>
+		</>
+	);
+}

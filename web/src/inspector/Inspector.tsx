@@ -1,0 +1,109 @@
+import { type KeyboardEvent, useState } from "react";
+import type { Api } from "../client";
+import { formatDay, formatTime } from "../format";
+import { statusClass } from "../list/Row";
+import type { OpenSession } from "../state/session";
+import { useStore } from "../state/store";
+import type { Summary } from "../types";
+import { flagWords, reasonOf, stateWords, urlParts } from "../words";
+import styles from "./Inspector.module.css";
+import { MessagePane } from "./MessagePane";
+import { Overview } from "./Overview";
+
+const tabs = ["Overview", "Request", "Response"] as const;
+type Tab = (typeof tabs)[number];
+
+/** Shows one session. `row` is what the list knows of it, which is there at once; the rest follows. */
+export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; onClose?: () => void }) {
+	const { session, problem, samples, id } = useStore(props.session.state);
+	const [tab, setTab] = useState<Tab>("Overview");
+	const known = session ?? (props.row?.id === id ? props.row : undefined);
+	const onTabKey = (event: KeyboardEvent) => {
+		const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+		if (by === undefined) return;
+		event.preventDefault();
+		const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length] as Tab;
+		setTab(next);
+		document.getElementById(`tab-${next}`)?.focus();
+	};
+	return (
+		<section className={styles.inspector} aria-label={known ? `Session ${known.id}` : "Session"}>
+			<div className={styles.title}>{known && <Title known={known} head={session?.response.head ?? ""} tls={session?.tls} />}</div>
+			<div className={styles.tabs}>
+				<div role="tablist" aria-label="Parts of the session" onKeyDown={onTabKey}>
+					{tabs.map((name) => (
+						<button
+							key={name}
+							type="button"
+							role="tab"
+							id={`tab-${name}`}
+							aria-selected={tab === name}
+							aria-controls="tab-panel"
+							tabIndex={tab === name ? 0 : -1}
+							onClick={() => setTab(name)}
+						>
+							{name}
+						</button>
+					))}
+				</div>
+				<span className="grow" />
+				{props.onClose && (
+					<button type="button" className={styles.close} aria-label="Close the inspector" onClick={props.onClose}>
+						×
+					</button>
+				)}
+			</div>
+			<div className={styles.panel} role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`}>
+				{problem && (
+					<p className={styles.problem} role="alert">
+						{problem}
+					</p>
+				)}
+				{session && tab === "Overview" && <Overview session={session} />}
+				{session && tab !== "Overview" && (
+					<MessagePane
+						key={`${session.id} ${tab}`}
+						api={props.api}
+						session={session}
+						side={tab === "Request" ? "request" : "response"}
+						samples={tab === "Request" ? samples.request : samples.response}
+					/>
+				)}
+			</div>
+		</section>
+	);
+}
+
+function Title({ known, head, tls }: { known: Summary; head: string; tls: { client_version?: string } | undefined }) {
+	const { scheme, host, path } = urlParts(known);
+	const status = known.status > 0 ? `${known.status} ${reasonOf(head)}`.trim() : "no response";
+	return (
+		<>
+			<h2 className={styles.url}>
+				<b>{known.method}</b> {scheme}
+				<b>{host}</b>
+				{path}
+			</h2>
+			<div className={styles.facts}>
+				<span className={statusClass(known)}>
+					{status} · {stateWords[known.state]}
+				</span>
+				{known.protocol && <span>{known.protocol}</span>}
+				<span className="num">
+					{known.client}
+					{known.upstream && ` → ${known.upstream}`}
+				</span>
+				{tls?.client_version && <span>{tls.client_version}</span>}
+				<span className="num">
+					started {formatDay(known.started)} {formatTime(known.started)}
+				</span>
+				{known.flags.map((flag) => (
+					<span key={flag} className={styles.flag} title={flagWords(flag).meaning}>
+						{flagWords(flag).word}
+					</span>
+				))}
+			</div>
+			{known.error && <p className={styles.error}>{known.error}</p>}
+		</>
+	);
+}

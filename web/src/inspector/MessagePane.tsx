@@ -1,0 +1,31 @@
+import type { Api } from "../client";
+import type { Sample } from "../state/progress";
+import type { Session, Side } from "../types";
+import { BodyView } from "./BodyView";
+import { Fields } from "./Fields";
+import styles from "./MessagePane.module.css";
+import { Progress } from "./Progress";
+
+/** One side of a session: its head, and its body. */
+export function MessagePane(props: { api: Api; session: Session; side: Side; samples: Sample[] }) {
+	const { session, side } = props;
+	const message = session[side];
+	const growing = session.state === "open" && !message.body.complete;
+	const nothing = message.body.size === 0 && message.body.passed === 0 && !growing;
+	return (
+		<div className={styles.pane}>
+			<Fields message={message} side={side} />
+			{growing && <Progress message={message} samples={props.samples} />}
+			{message.body.missing && (
+				<p className={styles.missing} role="note">
+					The body was {message.body.missing}
+				</p>
+			)}
+			{nothing ? (
+				<p className={styles.nothing}>{message.head === "" ? `There is no ${side}.` : `This ${side} has no body.`}</p>
+			) : (
+				<BodyView api={props.api} session={session} side={side} growing={growing} />
+			)}
+		</div>
+	);
+}

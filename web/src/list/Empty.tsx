@@ -1,0 +1,37 @@
+import type { Dashboard } from "../state/dashboard";
+import { useStore } from "../state/store";
+import { Copyable } from "../ui/Copyable";
+import styles from "./Empty.module.css";
+
+/** What to do when there is nothing to show. */
+export function Empty({ dashboard }: { dashboard: Dashboard }) {
+	const { filter } = useStore(dashboard.list.state);
+	const status = useStore(dashboard.status);
+	if (filter !== "") {
+		return (
+			<div className={styles.empty}>
+				<h2>No session's URL holds “{filter}”</h2>
+				<button type="button" className="quiet" onClick={() => dashboard.list.setFilter("")}>
+					Show all sessions
+				</button>
+			</div>
+		);
+	}
+	if (!status) return null;
+	return (
+		<div className={styles.empty}>
+			<h2>Nothing captured yet</h2>
+			<p>
+				Point a client at the proxy <b className="data">{status.proxy}</b>, and its sessions appear here as they happen. To try it, save the
+				certificate that this Millpond signs with, and let curl trust it:
+			</p>
+			<a className="button quiet" href={dashboard.api.url("ca")} download="millpond-ca.pem">
+				Download the CA certificate
+			</a>
+			<Copyable label="the command" text={`curl --proxy http://${status.proxy} --cacert millpond-ca.pem https://example.org/`} />
+			<p>
+				A browser or a phone takes a few steps more: <b>Connect a device</b>, above, has them.
+			</p>
+		</div>
+	);
+}

@@ -1,0 +1,78 @@
+import { formatBytes, formatCount, formatDuration, shortType } from "../format";
+import type { Summary } from "../types";
+import { stateWords } from "../words";
+import styles from "./SessionsPane.module.css";
+import { barsOf, type Scale } from "./waterfall";
+
+export interface RowProps {
+	/** Undefined while it is on its way: the row keeps its place. */
+	row: Summary | undefined;
+	index: number;
+	top: number;
+	scale: Scale;
+	selected: boolean;
+	onSelect: () => void;
+}
+
+export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
+	const place = { transform: `translateY(${top}px)` };
+	if (!row) return <div className={`${styles.row} ${styles.line}`} style={place} role="row" aria-rowindex={index + 2} />;
+	const failed = row.state !== "open" && row.state !== "done";
+	return (
+		// The grid holds the focus and hears the keys; a row only hears the pointer.
+		<div
+			id={`session-${row.id}`}
+			className={`${styles.row} ${styles.line} ${failed ? styles.bad : ""} ${selected ? styles.selected : ""}`}
+			style={place}
+			role="row"
+			aria-rowindex={index + 2}
+			aria-selected={selected}
+			onMouseDown={(event) => event.button === 0 && onSelect()}
+		>
+			<span className="num dimmer" role="gridcell">
+				{formatCount(row.id)}
+			</span>
+			<span className={`data ${statusClass(row)}`} role="gridcell">
+				{statusText(row)}
+			</span>
+			<span className="data" role="gridcell">
+				{row.method}
+			</span>
+			<span role="gridcell" title={row.host}>
+				{row.host}
+			</span>
+			<span role="gridcell" title={row.host + row.path}>
+				<span className={styles.inlineHost}>{row.host}</span>
+				{row.path || (row.flags.includes("tunnel") ? <span className="dim">tunnel</span> : "")}
+				{failed && <span className={styles.why}> · {row.error || stateWords[row.state]}</span>}
+			</span>
+			<span className="dim" role="gridcell" title={row.content_type}>
+				{shortType(row.content_type)}
+			</span>
+			<span className="num" role="gridcell">
+				{formatBytes(row.response_bytes)}
+			</span>
+			<span className="num" role="gridcell">
+				{formatDuration(row.duration)}
+			</span>
+			<span className={styles.waterfall} role="gridcell" aria-hidden="true">
+				{barsOf(row, scale).map((bar) => (
+					<b key={bar.kind} className={styles[bar.kind]} style={{ left: `${bar.left}%`, width: `${bar.width}%` }} />
+				))}
+			</span>
+		</div>
+	);
+}
+
+export function statusText(row: Summary): string {
+	if (row.status > 0) return String(row.status);
+	return row.state === "open" ? "…" : "—";
+}
+
+/** The colour of a session: what is still going on, then what broke, then the status. */
+export function statusClass(row: Summary): string {
+	if (row.state === "open") return "sl";
+	if (row.state !== "done") return "s5";
+	const hundreds = Math.floor(row.status / 100);
+	return hundreds >= 3 && hundreds <= 5 ? `s${hundreds}` : "s2";
+}

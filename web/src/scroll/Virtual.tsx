@@ -1,0 +1,41 @@
+import { type ReactNode, useEffect, useRef } from "react";
+import { useStore } from "../state/store";
+import { visibleRows } from "./geometry";
+import type { Scroller } from "./scroller";
+import styles from "./Virtual.module.css";
+
+/**
+ * Paints the rows of a Scroller that are in view. The layer that holds them stays with the viewport, and each row stands where the position
+ * says, so neither its height nor the rows' places ever exceed what a browser can hold. `row` must set its own height, `top` and position.
+ */
+export function Virtual(props: {
+	scroller: Scroller;
+	row: (index: number, top: number) => ReactNode;
+	label?: string;
+	focusable?: boolean;
+	className?: string | undefined;
+	role?: string;
+}) {
+	const { scroller } = props;
+	const outer = useRef<HTMLDivElement>(null);
+	useEffect(() => (outer.current ? scroller.attach(outer.current) : undefined), [scroller]);
+	const view = useStore(scroller.view);
+	const { from, to } = visibleRows(view, view.position);
+	const rows: ReactNode[] = [];
+	for (let index = from; index < to; index++) rows.push(props.row(index, index * view.rowHeight - view.position));
+	return (
+		<div
+			ref={outer}
+			className={`${styles.outer} ${props.className ?? ""}`}
+			tabIndex={props.focusable ? 0 : -1}
+			role={props.role}
+			aria-label={props.label}
+		>
+			<div className={styles.track} role="presentation">
+				<div className={styles.layer} style={{ height: view.viewport }} role="presentation">
+					{rows}
+				</div>
+			</div>
+		</div>
+	);
+}

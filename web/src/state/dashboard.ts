@@ -1,0 +1,118 @@
+import { type Api, explain, Problem } from "../client";
+import type { LiveStatus, Status } from "../types";
+import { SessionList } from "./list";
+import { Live, type Socket } from "./live";
+import { OpenSession } from "./session";
+import { Store } from "./store";
+
+/** Whether the dashboard may be seen: `asking` until the server said so. */
+export type Access = "asking" | "given" | "needed" | "refused" | "unreachable";
+
+/** Dashboard is all that the page of the dashboard knows and does. */
+export class Dashboard {
+	readonly api: Api;
+	readonly access = new Store<Access>("asking");
+	readonly status = new Store<Status | undefined>(undefined);
+	readonly traffic = new Store<LiveStatus | undefined>(undefined);
+	readonly live: Live;
+	readonly list: SessionList;
+	readonly session: OpenSession;
+	/** Whether the inspector is open. */
+	readonly inspecting = new Store(false);
+	/** What went wrong with something the user asked for, until the next one. */
+	readonly complaint = new Store("");
+
+	constructor(api: Api) {
+		this.api = api;
+		this.live = new Live({
+			connect: () => new WebSocket(api.live()) as Socket,
+			onWindow: (window, filter) => this.list.onWindow(window, filter),
+			onInvalid: (filter, why) => this.list.onInvalid(filter, why),
+			onSession: (id, session) => this.session.changed(id, session !== undefined),
+			onStatus: (status) => this.traffic.set(status),
+			mayRetry: () => this.#check(),
+		});
+		this.list = new SessionList((view) => this.live.show(view));
+		this.session = new OpenSession(api, this.live);
+		this.list.state.subscribe(this.#follow);
+		this.inspecting.subscribe(this.#follow);
+	}
+
+	/** Opens the dashboard, with the token from the address where there was one. */
+	async start(token: string): Promise<void> {
+		if (token !== "" && !(await this.login(token))) return;
+		if (await this.#check()) this.live.start();
+	}
+
+	/** Exchanges a token for the cookie; false where it was refused, or nobody answered. */
+	async login(token: string): Promise<boolean> {
+		try {
+			await this.api.login(token);
+			return true;
+		} catch (error) {
+			this.access.set(error instanceof Problem ? "refused" : "unreachable");
+			return false;
+		}
+	}
+
+	/** Asks how Millpond is, which also tells whether we may. A server that cannot be reached may come back. */
+	#check = async (): Promise<boolean> => {
+		try {
+			this.status.set(await this.api.get<Status>("status"));
+			this.access.set("given");
+			return true;
+		} catch (error) {
+			if (error instanceof Problem && (error.status === 401 || error.status === 403)) {
+				if (this.access.get() !== "refused") this.access.set("needed");
+				return false;
+			}
+			if (this.access.get() === "asking") this.access.set("unreachable");
+			return this.access.get() === "given";
+		}
+	};
+
+	inspect(): void {
+		this.inspecting.set(true);
+	}
+
+	closeInspector(): void {
+		this.inspecting.set(false);
+	}
+
+	/** The inspector shows the selected session while it is open. */
+	#follow = (): void => {
+		const { selected } = this.list.state.get();
+		if (this.inspecting.get() && selected) this.session.open(selected.id);
+		else this.session.close();
+	};
+
+	/** Deletes the selected session, and selects the one that takes its place. */
+	async deleteSelected(): Promise<void> {
+		const { selected, first } = this.list.state.get();
+		if (!selected) return;
+		await this.attempt(async () => {
+			await this.api.delete(`sessions/${selected.id}`);
+			const next = this.list.rowAt(selected.position - first + 1) ? 1 : -1;
+			this.list.move(next);
+		});
+	}
+
+	/** Deletes every session that matches the filter; every one where it is empty. */
+	async deleteAll(filter: string): Promise<void> {
+		await this.attempt(async () => {
+			await this.api.delete("sessions", filter === "" ? {} : { filter });
+			this.list.unselect();
+			this.closeInspector();
+		});
+	}
+
+	/** Does what the user asked for, and says so where it did not work. */
+	async attempt(work: () => Promise<void>): Promise<void> {
+		this.complaint.set("");
+		try {
+			await work();
+		} catch (error) {
+			this.complaint.set(explain(error));
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// What states and flags mean, in words.
+
+import type { Session, Summary } from "./types";
+
+/** How a session ended, or that it has not. */
+export const stateWords: Record<Summary["state"], string> = {
+	open: "open",
+	done: "done",
+	client_aborted: "the client left",
+	upstream_aborted: "the server broke off",
+	interrupted: "interrupted",
+	failed: "failed",
+};
+
+/** What a state means for what was captured. */
+export const stateMeaning: Record<Summary["state"], string> = {
+	open: "The exchange is still going on.",
+	done: "Both sides were relayed whole.",
+	client_aborted: "The client left before the end. What had passed by then is here.",
+	upstream_aborted: "The server broke off before the end, and the client saw a broken body too. What had passed by then is here.",
+	interrupted: "Millpond itself was ended before this session was. What had been written by then is here.",
+	failed: "No exchange took place.",
+};
+
+const flagMeanings: Record<string, [word: string, meaning: string]> = {
+	host_differs: ["other Host", "The Host field is not what was asked of the proxy."],
+	ambiguous_framing: ["ambiguous framing", "The message's length could be read in two ways, so it may mean different things to different programs."],
+	modified: ["modified", "A rule changed what was sent on. What was received is kept beside it."],
+	moved: ["moved", "A rule sent the request to another host."],
+	answered: ["answered by a rule", "A rule answered, and the server was not asked."],
+	insecure_upstream: ["certificate not verified", "The server's certificate does not verify, and was accepted all the same."],
+	tunnel: ["tunnel", "The bytes passed through unread. The request body is what the client sent, the response body what the server sent."],
+	upgraded: ["upgraded", "The exchange became another protocol after its head."],
+	cut: ["capture cut", "Capture of a body stopped before the body did. The traffic itself went on."],
+	reused: ["reused connection", "It was sent on an upstream connection that had served before."],
+};
+
+/** A flag as a short word and a sentence. An unknown flag is its own word. */
+export function flagWords(flag: string): { word: string; meaning: string } {
+	const [word, meaning] = flagMeanings[flag] ?? [flag.replaceAll("_", " "), ""];
+	return { word, meaning };
+}
+
+/** The reason phrase of an HTTP/1 response's head; HTTP/2 has none. */
+export function reasonOf(head: string): string {
+	const line = head.slice(0, Math.max(0, head.indexOf("\n"))).trimEnd();
+	return /^HTTP\/\d\.\d \d{3} ?(.*)$/.exec(line)?.[1] ?? "";
+}
+
+/** A session's URL in parts, for showing the host stronger than the rest. A tunnel has a host only. */
+export function urlParts(session: Pick<Summary, "scheme" | "host" | "path">): { scheme: string; host: string; path: string } {
+	const scheme = session.scheme === "tcp" || session.scheme === "" ? "" : `${session.scheme}://`;
+	return { scheme, host: session.host, path: session.path };
+}
+
+/** What happened, in one sentence a person would say. */
+export function story(session: Session): string {
+	const where = session.host || "the server";
+	if (session.state === "failed") return `${session.method || "The request"} to ${where} failed.`;
+	const tunnel = session.flags.includes("tunnel");
+	if (tunnel) return session.state === "open" ? `A tunnel to ${where} is open.` : `A tunnel to ${where} was open, and ended.`;
+	if (session.status === 0) {
+		return session.state === "open" ? `${where} was asked, and has not answered yet.` : `${where} was asked, and did not answer.`;
+	}
+	if (session.state === "open") return `${where} answered ${session.status}, and its answer is still arriving.`;
+	if (session.state === "done") return `${where} answered ${session.status}, and everything arrived.`;
+	return `${where} answered ${session.status}, and the exchange ended early.`;
+}
