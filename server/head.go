@@ -62,27 +62,18 @@ func startLine(head []byte) bool {
 	return bytes.ContainsAny(first.raw[:first.colon], " ")
 }
 
+// fieldsOf returns the fields of a head; never nil.
 func fieldsOf(head []byte) []Field {
-	fields := []Field{}
-	skip := startLine(head)
-	for l := range lines(head) {
-		if skip {
-			skip = false
-			continue
-		}
-		if l.colon >= 0 {
-			fields = append(fields, Field{latin1(l.name), latin1(l.value)})
-		}
+	if startLine(head) {
+		head = head[lineEnd(head):]
 	}
-	return fields
+	return append([]Field{}, trailersOf(head)...)
 }
 
-func trailersOf(trailers []byte) []Field {
-	if len(trailers) == 0 {
-		return nil
-	}
+// trailersOf returns the fields of a trailer section, which is a head without a start line.
+func trailersOf(section []byte) []Field {
 	var fields []Field
-	for l := range lines(trailers) {
+	for l := range lines(section) {
 		if l.colon >= 0 {
 			fields = append(fields, Field{latin1(l.name), latin1(l.value)})
 		}

@@ -47,6 +47,8 @@ type Server struct {
 	live    *hub
 	http    http.Server
 
+	decoding chan struct{} // holds one value for each body that is being decoded
+
 	ctx  context.Context // done when the server shuts down
 	stop context.CancelFunc
 	work sync.WaitGroup // live connections, which http.Server does not count
@@ -70,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
 		return nil, err
 	}
+	s.decoding = make(chan struct{}, maxDecoding)
 	s.register()
 	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)
 	s.live = newHub(s.store, s.now)

@@ -157,6 +157,8 @@ type Status struct {
 	Setup     string    `json:"setup" doc:"The page that helps a device whose proxy is already set."`
 	Started   time.Time `json:"started"`
 	Store     Store     `json:"store"`
+
+	DurableUntil uint64 `json:"durable_until" doc:"As in store: every ended session up to this id is durable."`
 }
 
 // Store tells how the sessions' storage is.

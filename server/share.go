@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -33,10 +34,17 @@ func (r *shareRecord) share() Share {
 	return Share{ID: r.ID, Session: r.Session, Created: r.Created, Expires: r.Expires}
 }
 
-// liveShare is a share in memory. dead is closed when it is revoked.
+// liveShare is a share in memory. ctx ends when it is revoked.
 type liveShare struct {
 	shareRecord
-	dead chan struct{}
+	ctx  context.Context
+	kill context.CancelFunc
+}
+
+func newLiveShare(r shareRecord) *liveShare {
+	share := &liveShare{shareRecord: r}
+	share.ctx, share.kill = context.WithCancel(context.Background())
+	return share
 }
 
 // shares holds the shares that are not dead.
@@ -55,12 +63,12 @@ func loadShares(store *storage.Store, now func() time.Time, log *slog.Logger) (*
 		return nil, fmt.Errorf("load the shares: %w", err)
 	}
 	for id, raw := range records {
-		share := &liveShare{dead: make(chan struct{})}
-		if err := json.Unmarshal(raw, &share.shareRecord); err != nil || share.ID != id {
+		var record shareRecord
+		if err := json.Unmarshal(raw, &record); err != nil || record.ID != id {
 			log.Error("leave out a share that cannot be read", "id", id, "err", err)
 			continue
 		}
-		s.byID[id] = share
+		s.byID[id] = newLiveShare(record)
 	}
 	return s, s.dropExpired()
 }
@@ -75,10 +83,7 @@ func (s *shares) create(session uint64, life time.Duration) (Share, string, erro
 	id := make([]byte, 8)
 	rand.Read(id)
 	now := s.now().UTC()
-	share := &liveShare{
-		shareRecord: shareRecord{ID: hex.EncodeToString(id), Session: session, Hash: hash[:], Created: now, Expires: now.Add(life)},
-		dead:        make(chan struct{}),
-	}
+	share := newLiveShare(shareRecord{ID: hex.EncodeToString(id), Session: session, Hash: hash[:], Created: now, Expires: now.Add(life)})
 	raw, err := json.Marshal(share.shareRecord)
 	if err != nil {
 		return Share{}, "", fmt.Errorf("encode the share: %w", err)
@@ -135,7 +140,7 @@ func (s *shares) revoke(id string) (bool, error) {
 		return false, fmt.Errorf("forget the share: %w", err)
 	}
 	delete(s.byID, id)
-	close(share.dead)
+	share.kill()
 	return true, nil
 }
 

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"millpond/proxy"
+)
+
+type caCommand struct{}
+
+// Run prints the certificate as PEM.
+func (caCommand) Run(line *commandLine, s *streams) error {
+	ca, err := proxy.LoadCA(filepath.Join(line.Data, "ca"))
+	if err != nil {
+		return err
+	}
+	return pem.Encode(s.out, &pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})
+}
+
+type healthcheckCommand struct {
+	Dashboard string `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener."`
+}
+
+// Run fails unless the dashboard answers within a few seconds.
+func (c healthcheckCommand) Run() error {
+	host, port, err := net.SplitHostPort(c.Dashboard)
+	if err != nil {
+		return fmt.Errorf("read the dashboard's address: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	client := http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{Proxy: nil}}
+	answer, err := client.Get("http://" + net.JoinHostPort(host, port) + "/healthz")
+	if err != nil {
+		return fmt.Errorf("ask the dashboard: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask the dashboard: it answers %s", answer.Status)
+	}
+	return nil
+}

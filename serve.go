@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"millpond/proxy"
+	"millpond/server"
+	"millpond/storage"
+)
+
+const (
+	// stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
+	stopTime = 5 * time.Second
+
+	// gcPercent keeps the heap close to what is live: the design's figure is resident size, and most of the memory is pooled buffers that are never collected.
+	gcPercent = 50
+)
+
+type serveCommand struct {
+	Proxy            string   `env:"MILLPOND_PROXY" default:"127.0.0.1:8080" placeholder:"ADDR" help:"The proxy's listener, HOST:PORT. Port 0 picks one; 0.0.0.0 lets devices in the network use it."`
+	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one."`
+	Token            string   `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
+	AllowHost        []string `env:"MILLPOND_ALLOW_HOST" placeholder:"NAME" help:"A further name, NAME or NAME:PORT, by which browsers reach the dashboard, as through a reverse proxy."`
+	InsecureUpstream bool     `env:"MILLPOND_INSECURE_UPSTREAM" help:"Accept any upstream certificate, and say so on the session."`
+	UpstreamCA       string   `env:"MILLPOND_UPSTREAM_CA" name:"upstream-ca" type:"existingfile" placeholder:"FILE" help:"Further roots for upstream, PEM."`
+	SlowDisk         string   `env:"MILLPOND_SLOW_DISK" enum:"wait,cut" default:"wait" help:"What gives when the disk cannot keep up: the transfer waits, or the capture of its body is cut (${enum})."`
+	LogFormat        string   `env:"MILLPOND_LOG_FORMAT" enum:"text,json" default:"text" help:"Form of the log on standard error (${enum})."`
+	Profiles         bool     `hidden:"" help:"Serve net/http/pprof on the dashboard, with the token. On a loopback listener only."`
+}
+
+// Run captures until SIGINT or SIGTERM.
+func (c *serveCommand) Run(line *commandLine, s *streams) error {
+	debug.SetGCPercent(gcPercent)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := c.logger(s.err)
+
+	store, err := storage.OpenStore(storage.Config{Dir: line.Data, SlowDisk: c.slowDisk(), Logger: log})
+	if err != nil {
+		return err
+	}
+	err = c.serve(ctx, stop, line.Data, store, log, s.out)
+	if closed := store.Close(); closed != nil {
+		err = errors.Join(err, fmt.Errorf("close the data directory: %w", closed))
+	}
+	return err
+}
+
+func (c *serveCommand) logger(w io.Writer) *slog.Logger {
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+func (c *serveCommand) slowDisk() storage.SlowDisk {
+	if c.SlowDisk == "cut" {
+		return storage.Cut
+	}
+	return storage.Wait
+}
+
+// serve runs both listeners until ctx is done, and then stops them. A second signal ends the program at once.
+func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data string, store *storage.Store, log *slog.Logger, out io.Writer) error {
+	roots, err := c.roots()
+	if err != nil {
+		return err
+	}
+	authority := filepath.Join(data, "ca")
+	ca, err := proxy.LoadCA(authority)
+	if err != nil {
+		return err
+	}
+	proxyListener, err := listen("proxy", c.Proxy)
+	if err != nil {
+		return err
+	}
+	defer proxyListener.Close()
+	dashboardListener, err := listen("dashboard", c.Dashboard)
+	if err != nil {
+		return err
+	}
+	defer dashboardListener.Close()
+
+	token := c.Token
+	if token == "" {
+		token = rand.Text()
+	}
+	dashboardAddr := addrPort(dashboardListener)
+	if c.Profiles && !dashboardAddr.Addr().IsLoopback() {
+		return errors.New("serve profiles: only on a loopback listener; leave --profiles out, or set --dashboard")
+	}
+	dashboard, err := server.New(server.Config{
+		Store: store, CA: ca.Certificate(), Token: token, AllowHosts: c.AllowHost,
+		Proxy: addrPort(proxyListener), Dashboard: dashboardAddr,
+		Version: version, Profiles: c.Profiles, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	relay, err := proxy.New(proxy.Config{
+		Store: store, CA: ca, InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
+		Own: proxy.Owns(dashboardListener.Addr()), Setup: server.Setup(ca.Certificate()), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(out, "dashboard http://%s/#token=%s\n", reachable(dashboardAddr), token)
+	fmt.Fprintf(out, "proxy %s\n", proxyListener.Addr())
+	fmt.Fprintf(out, "ca %s\n", filepath.Join(authority, "cert.pem"))
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return relay.Serve(proxyListener) })
+	group.Go(func() error { return dashboard.Serve(dashboardListener) })
+	group.Go(func() error {
+		<-ctx.Done()
+		stop() // from here on a signal ends the program at once
+		deadline, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		var stopping errgroup.Group
+		stopping.Go(func() error { return tolerateDeadline(relay.Shutdown(deadline)) })
+		stopping.Go(func() error { return tolerateDeadline(dashboard.Shutdown(deadline)) })
+		return stopping.Wait()
+	})
+	return group.Wait()
+}
+
+// tolerateDeadline drops the error of a stop that closed what did not end in time: that is a clean stop too.
+func tolerateDeadline(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// roots returns the system's roots and those of --upstream-ca; nil for the system's alone.
+func (c *serveCommand) roots() (*x509.CertPool, error) {
+	if c.UpstreamCA == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(c.UpstreamCA)
+	if err != nil {
+		return nil, fmt.Errorf("read --upstream-ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without roots of its own
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read --upstream-ca: %s holds no PEM certificate", c.UpstreamCA)
+	}
+	return pool, nil
+}
+
+func listen(what, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the %s (choose another address with --%s): %w", what, what, err)
+	}
+	return l, nil
+}
+
+func addrPort(l net.Listener) netip.AddrPort {
+	addr := l.Addr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+}
+
+// reachable is where a browser on this machine finds a listener.
+func reachable(addr netip.AddrPort) string {
+	if addr.Addr().IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", addr.Port())
+	}
+	return addr.String()
+}

@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"millpond/storage"
+)
+
+// follower reads a body from its start to its end, and waits where it still grows. It returns io.EOF at the end also of a body that is not
+// complete, and the context's error where that is done first.
+type follower struct {
+	ctx  context.Context
+	body *storage.BodyReader
+	at   int64
+}
+
+func (f *follower) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		final, grown := f.body.Final(), f.body.Grown() // before Size, so that no growth is missed
+		if left := f.body.Size() - f.at; left > 0 {
+			n, err := f.body.ReadAt(p[:min(int64(len(p)), left)], f.at)
+			f.at += int64(n)
+			if n > 0 && errors.Is(err, io.EOF) {
+				err = nil
+			} else if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF // Size promised more
+			}
+			return n, err
+		}
+		if final {
+			return 0, io.EOF
+		}
+		select {
+		case <-grown:
+		case <-f.ctx.Done():
+			return 0, f.ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"millpond/storage"
+)
+
+const secretWord = "s3cret"
+
+func TestRedactHead(t *testing.T) {
+	for _, test := range []struct{ name, head, want string }{
+		{"nothing to hide", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+		{"cookie", "GET / HTTP/1.1\r\nCookie: s3cret\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nCookie: (hidden)\r\nHost: a\r\n\r\n"},
+		{"any case", "GET / HTTP/1.1\r\naUTHORIZATION:s3cret\r\n\r\n", "GET / HTTP/1.1\r\naUTHORIZATION: (hidden)\r\n\r\n"},
+		{"space before the colon", "GET / HTTP/1.1\r\nCookie : s3cret\r\n\r\n", "GET / HTTP/1.1\r\nCookie : (hidden)\r\n\r\n"},
+		{"folded", "HTTP/1.1 200 OK\r\nSet-Cookie: a=\r\n s3cret;\r\n\ts3cret\r\nX: y\r\n\r\n", "HTTP/1.1 200 OK\r\nSet-Cookie: (hidden)\r\nX: y\r\n\r\n"},
+		{"repeated", "HTTP/1.1 200 OK\r\nSet-Cookie: s3cret\r\nset-cookie: s3cret\r\n\r\n", "HTTP/1.1 200 OK\r\nSet-Cookie: (hidden)\r\nset-cookie: (hidden)\r\n\r\n"},
+		{"bare line feeds", "GET / HTTP/1.1\nCookie: s3cret\n\n", "GET / HTTP/1.1\nCookie: (hidden)\n\n"},
+		{"no line end", "Cookie: s3cret", "Cookie: (hidden)"},
+		{"HTTP/2", ":method: GET\ncookie: s3cret\nproxy-authorization: s3cret\n", ":method: GET\ncookie: (hidden)\nproxy-authorization: (hidden)\n"},
+		{"empty value", "GET / HTTP/1.1\r\nCookie:\r\n\r\n", "GET / HTTP/1.1\r\nCookie: (hidden)\r\n\r\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := string(redactHead([]byte(test.head))); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Every place of a session that holds fields is redacted, and the store's own bytes are not written to.
+func TestRedactReachesEveryHead(t *testing.T) {
+	head := []byte("HTTP/1.1 200 OK\r\nSet-Cookie: " + secretWord + "\r\nCookie: " + secretWord + "\r\nAuthorization: " + secretWord + "\r\nProxy-Authorization: " + secretWord + "\r\n\r\n")
+	before := bytes.Clone(head)
+	m := storage.Message{Head: head, Received: head, Informational: [][]byte{head}, Trailers: head[17:]}
+	session := storage.Session{Sides: [2]storage.Message{m, m}, Note: secretWord}
+	redact(&session)
+	for _, side := range session.Sides {
+		for _, h := range append([][]byte{side.Head, side.Received, side.Trailers}, side.Informational...) {
+			if strings.Contains(string(h), secretWord) || strings.Count(string(h), hidden) != 4 {
+				t.Errorf("got %q", h)
+			}
+		}
+	}
+	if session.Note != "" || !bytes.Equal(head, before) {
+		t.Error("the note is shown, or the record was written to")
+	}
+}
+
+func TestFieldsOf(t *testing.T) {
+	for _, test := range []struct {
+		name, head string
+		want       []Field
+	}{
+		{"request", "GET http://a:1/ HTTP/1.1\r\nHost: a\r\nX-E:\r\nx-e: caf\xe9\r\n\r\n", []Field{{"Host", "a"}, {"X-E", ""}, {"x-e", "café"}}},
+		{"status line with a colon", "HTTP/1.1 200 Note: well\r\nA: b\r\n\r\n", []Field{{"A", "b"}}},
+		{"HTTP/2", ":status: 200\na: b\n", []Field{{":status", "200"}, {"a", "b"}}},
+		{"folded", "HTTP/1.1 200\r\nA: b\r\n c\r\n\r\n", []Field{{"A", "b\r\n c"}}},
+		{"nothing", "", []Field{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := fieldsOf([]byte(test.head))
+			if len(got) != len(test.want) {
+				t.Fatalf("got %q, want %q", got, test.want)
+			}
+			for i := range got {
+				if got[i] != test.want[i] {
+					t.Errorf("got %q, want %q", got[i], test.want[i])
+				}
+			}
+		})
+	}
+}
