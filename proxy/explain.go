@@ -54,7 +54,7 @@ func explainDial(authority string, err error) *upstreamError {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		why = "this machine does not permit the connection"
 	case !isOp(err) || errors.As(err, &addr):
-		return &upstreamError{http.StatusBadRequest, fmt.Sprintf("%q is not a host and port: %v", authority, err), err}
+		return &upstreamError{http.StatusBadRequest, fmt.Sprintf("%q is not a host and a port: %v", authority, err), err}
 	default:
 		why = innermost(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -210,6 +211,10 @@ func explainClient(m *mirror, err error) string {
 		return "the client closed the connection during its TLS hello"
 	case errors.As(err, &record):
 		return "the client sent something that begins like TLS and is not"
+	case strings.Contains(err.Error(), "unsupported versions"):
+		return "no common version: Millpond speaks TLS 1.2 and 1.3, and the client only older ones"
+	case strings.Contains(err.Error(), "no cipher suite"), strings.Contains(err.Error(), "no supported elliptic curves"):
+		return "no common cipher suite: the client offers none that is safe"
 	}
 	return "the TLS handshake with the client failed: " + innermost(err)
 }
