@@ -111,6 +111,7 @@ type http2Stream struct {
 	stream *h2.Stream
 	ctx    context.Context
 	cancel context.CancelFunc // nil where no modifier could wait for it
+	early  int                // bytes of 1xx heads; belongs to the goroutine that reads upstream
 
 	mu     sync.Mutex
 	x      *exchange // nil until the request passed the pipeline; used by one goroutine at a time
@@ -130,7 +131,7 @@ func (e *http2Stream) Head(side h2.Side, h *h2.Head) {
 	case side == h2.Request:
 		e.request(h)
 	case h.Informational:
-		e.x.informational(newHead2(fromHPACK(h.Fields)))
+		e.informational(newHead2(fromHPACK(h.Fields)))
 	default:
 		e.response(h)
 	}
@@ -219,6 +220,13 @@ func (e *http2Stream) release() {
 	e.busy--
 	e.mu.Unlock()
 	e.finish()
+}
+
+// informational records a 1xx head: of an endless row of them, the first.
+func (e *http2Stream) informational(h *head) {
+	if e.early += len(h.raw); e.early <= e.hc.p.cfg.Limits.Head {
+		e.x.informational(h)
+	}
 }
 
 // Data implements h2.Exchange.

@@ -191,16 +191,31 @@ func (e *http2Stream) answer(v verdict, in *h2.Incoming) {
 		return
 	}
 	empty := v.body == http.NoBody || v.body == nil && e.x.back.body == nil || bodyless(e.x.in.head.method, v.head.status)
-	if err := out.Head(toHPACK(v.head.fields), empty); err != nil || empty {
+	switch err := out.Head(toHPACK(v.head.fields), empty); {
+	case err == nil && !empty:
+		e.send(h2.Response, v, in, out)
+	case err == nil && e.x.answered:
+		e.drain(in)
+	default:
 		in.Close()
-		return
 	}
-	e.send(h2.Response, v, in, out)
+}
+
+// drain records what a modifier answered without reading, as it would be had it gone upstream.
+func (e *http2Stream) drain(in *h2.Incoming) {
+	defer in.Close()
+	if body := e.x.reqBody; body != nil && !body.ended() && (!e.expect || body.touched()) {
+		io.Copy(io.Discard, &recordedBody{body, e.x.rec.Body(storage.Request)})
+	}
 }
 
 // send sends a body of a modifier's, or the one that in brings with its trailers, and records it.
 func (e *http2Stream) send(side h2.Side, v verdict, in *h2.Incoming, out *h2.Outgoing) {
-	defer in.Close()
+	if side == h2.Response && e.x.answered {
+		defer e.drain(in)
+	} else {
+		defer in.Close()
+	}
 	var from io.Reader = in
 	if v.body != nil {
 		from = v.body

@@ -50,13 +50,13 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 	}
 	if s == nil && !ignore { // a stream that one end has reset, and the other does not know yet: its receiver accounts for it
 		r.mu.Unlock()
-		return r.passData(p, nil, fh.StreamID, length, pad, end, int64(fh.Length))
+		return r.passData(p, nil, fh.StreamID, length, pad, end)
 	}
 	if s != nil && s.opened && s.sides[p.side].taken == nil && !s.sides[p.side].gone {
 		s.sides[p.side].window.receive(int64(fh.Length))
 		s.sides[p.side].window.forward(int64(fh.Length))
 		r.mu.Unlock()
-		return r.passData(p, s, fh.StreamID, length, pad, end, int64(fh.Length))
+		return r.passData(p, s, fh.StreamID, length, pad, end)
 	}
 	var in *Incoming
 	if s != nil {
@@ -74,13 +74,24 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 	return r.takeData(p, s, in, length, pad, end)
 }
 
-// passData passes DATA on to its receiver. size is what the frame costs of the window.
-func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end bool, size int64) error {
-	if err := r.awaitCredit(p, size); err != nil {
-		return err
+// passData passes DATA on to its receiver, as one frame where it is not large and the receiver's window takes it.
+func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end bool) error {
+	overhead := 0 // what padding costs of the window
+	if pad >= 0 {
+		overhead = 1 + pad
 	}
-	for first := true; first || length > 0; first = false {
+	for last := false; !last; {
 		n := min(length, len(p.piece))
+		last = n == length
+		cost := n
+		if last {
+			cost += overhead
+		}
+		if got, err := r.awaitCredit(p, cost, n); err != nil {
+			return err
+		} else if got < cost {
+			n, last = min(got, n), false
+		}
 		if p.unsent && p.br.Buffered() < n+max(pad, 0) {
 			if err := r.flush(p); err != nil {
 				return err
@@ -90,7 +101,7 @@ func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end boo
 			return err
 		}
 		length -= n
-		last, padding := length == 0, -1
+		padding := -1
 		if last && pad >= 0 {
 			padding = pad
 			if _, err := p.br.Discard(pad); err != nil {
@@ -112,32 +123,38 @@ func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end boo
 	return nil
 }
 
-// awaitCredit waits until the receiver's connection window takes size bytes. It has to only where a hook's data has used up credit that the
-// sender was lent.
-func (r *relay) awaitCredit(p *peer, size int64) error {
+// awaitCredit takes cost bytes of the receiver's connection window, or fewer, at most part, where it does not have them. It waits where it has none,
+// which is only so when a hook's data has used up credit that the sender was lent.
+func (r *relay) awaitCredit(p *peer, cost, part int) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := &r.windows[p.side]
-	for w.real < size && !r.dead {
-		if !w.want && p.unsent {
-			w.want = true
+	need := int64(cost)
+	if part > 0 {
+		need = 1
+	}
+	for w.real < need && !r.dead {
+		w.want = true
+		if p.unsent {
 			r.mu.Unlock()
 			err := r.flush(p)
 			r.mu.Lock()
 			if err != nil {
-				return err
+				return 0, err
 			}
 			continue
 		}
-		w.want = true
 		r.credit.Wait()
 	}
 	if w.want {
 		w.want = false
 		r.credit.Broadcast()
 	}
-	w.forward(size)
-	return nil
+	if int64(cost) > w.real && !r.dead {
+		cost = int(min(int64(part), w.real))
+	}
+	w.forward(int64(cost))
+	return cost, nil
 }
 
 // takeData gives DATA to who took the side over, or drops it (in is nil).

@@ -25,9 +25,11 @@ func (in *Incoming) Read(p []byte) (int, error) {
 // Trailers returns the fields after the body, once Read returned io.EOF.
 func (in *Incoming) Trailers() []hpack.HeaderField { return in.spool.trailersNow() }
 
-// Close drops what was not read, and what will come.
+// Close drops what was not read, and what will come. It has to be called. Once the response was sent too, a sender that has not
+// ended is told to stop.
 func (in *Incoming) Close() error {
 	in.s.r.repay(nil, in.side, in.spool.drop())
+	in.s.r.settle(in.s)
 	return nil
 }
 

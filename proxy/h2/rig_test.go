@@ -223,6 +223,21 @@ func (e *end) want(lines ...string) {
 	}
 }
 
+// skipCredit adds up WINDOW_UPDATEs by stream, and returns the next other frame; also an empty line once the connection's credit is stop.
+func (e *end) skipCredit(credit map[uint32]uint32, stop ...uint32) string {
+	e.t.Helper()
+	for {
+		line := e.next()
+		var id, n uint32
+		if k, _ := fmt.Sscanf(line, "WINDOW_UPDATE %d %d", &id, &n); k != 2 {
+			return line
+		}
+		if credit[id] += n; len(stop) > 0 && credit[0] >= stop[0] {
+			return ""
+		}
+	}
+}
+
 // wantStart is want for frames whose text is not told whole.
 func (e *end) wantStart(want string) {
 	e.t.Helper()

@@ -70,7 +70,7 @@ func (r *relay) received(s *Stream, side Side, relayed bool) {
 	r.settle(s)
 }
 
-// settle ends a stream that has nothing left to do.
+// settle ends a stream that has nothing left to do: all was said, or the response was, and nobody wants the rest.
 func (r *relay) settle(s *Stream) {
 	r.mu.Lock()
 	req, resp := &s.sides[Request], &s.sides[Response]
@@ -81,9 +81,13 @@ func (r *relay) settle(s *Stream) {
 	stopClient, stopUpstream := false, false
 	switch {
 	case req.received && (!s.opened || req.sent && resp.received):
-	case s.opened && !resp.received: // a hook sent a whole response, and needs no more of upstream's
+	case s.opened && !resp.received: // a hook sent a response
+		if !resp.taken.unwanted() {
+			r.mu.Unlock()
+			return
+		}
 		stopClient, stopUpstream = !req.received, true
-	case !req.received && (!s.opened || req.gone || req.taken != nil && req.sent):
+	case !req.received && (req.gone || req.taken != nil && req.taken.unwanted() && (req.sent || !s.opened)):
 		stopClient = true
 	default:
 		r.mu.Unlock()
