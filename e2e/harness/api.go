@@ -134,3 +134,29 @@ func Ended(s Summary) bool { return s.State != "open" }
 
 // BodyURL is the path of a session's body in the API.
 func BodyURL(id uint64, side string) string { return fmt.Sprintf("/api/sessions/%d/%s/body", id, side) }
+
+// Download gets what the API gives at the path and returns its digest and size. The range may be empty, or as in "bytes=0-9".
+func (p *Program) Download(t testing.TB, path, byteRange string) (digest string, size int64) {
+	t.Helper()
+	// Asking for identity keeps net/http from asking for gzip, and so from decoding.
+	fields := []string{"Accept-Encoding", "identity"}
+	want := http.StatusOK
+	if byteRange != "" {
+		fields = append(fields, "Range", byteRange)
+		want = http.StatusPartialContent
+	}
+	res, err := p.Call(t.Context(), http.MethodGet, path, fields...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != want {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+		t.Fatalf("get %s %s: %s: %s", path, byteRange, res.Status, text)
+	}
+	digest, size, err = Digest(res.Body)
+	if err != nil {
+		t.Fatalf("get %s %s: %v", path, byteRange, err)
+	}
+	return digest, size
+}

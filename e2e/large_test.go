@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"os"
+	"sync"
+	"testing"
+
+	"millpond/e2e/harness"
+)
+
+// needRoom skips a test that takes minutes and gigabytes, unless it is asked for, as `npm test` does.
+func needRoom(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MILLPOND_GIB") == "" {
+		t.Skip("takes minutes and gigabytes of disk: set MILLPOND_GIB=1")
+	}
+}
+
+// A body of 1 GiB keeps its identity, and takes no more memory than one of 100 MiB, in each protocol and direction.
+func TestOneGiB(t *testing.T) {
+	needRoom(t)
+	for _, protocol := range harness.Protocols {
+		t.Run(string(protocol)+"/response", func(t *testing.T) {
+			comparePeaks(t, func(t *testing.T, p *harness.Program, origin *harness.Origin, size int64) {
+				checkDownload(t, p, p.Client(t, protocol), origin, protocol, harness.Fixed, newBody(size))
+			})
+		})
+		t.Run(string(protocol)+"/request", func(t *testing.T) {
+			comparePeaks(t, func(t *testing.T, p *harness.Program, origin *harness.Origin, size int64) {
+				checkUpload(t, p, p.Client(t, protocol), origin, protocol, harness.Fixed, newBody(size))
+			})
+		})
+	}
+}
+
+// comparePeaks relays 100 MiB and 1 GiB, each through a new program, and compares the peaks of their resident sizes.
+func comparePeaks(t *testing.T, relay func(*testing.T, *harness.Program, *harness.Origin, int64)) {
+	t.Helper()
+	peak := func(t *testing.T, size int64) (peak int64) {
+		// A subtest, so that what was kept is removed before more is.
+		t.Run(harness.SizeText(size), func(t *testing.T) {
+			p, origin := harness.StartBoth(t)
+			relay(t, p, origin, size)
+			peak = peakOf(t, p)
+		})
+		return peak
+	}
+	small, large := peak(t, 100<<20), peak(t, 1<<30)
+	t.Logf("peak resident size %s for 100 MiB, %s for 1 GiB", harness.SizeText(small), harness.SizeText(large))
+	if large > small+16<<20 {
+		t.Errorf("peak resident size is %s for 1 GiB and %s for 100 MiB: more than 16 MiB apart", harness.SizeText(large), harness.SizeText(small))
+	}
+}
+
+func peakOf(t *testing.T, p *harness.Program) int64 {
+	t.Helper()
+	_, peak, err := harness.Resident(p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peak
+}
+
+// Three hundred clients at once, 20 MiB each.
+func TestMemoryOfManyClients(t *testing.T) {
+	needRoom(t)
+	const (
+		clients = 300
+		size    = 20 << 20
+		limit   = 64<<20 + clients*256<<10
+	)
+	p, origin := harness.StartBoth(t)
+	roots, err := harness.ReadPool(p.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	for range clients {
+		wait.Go(func() {
+			client := harness.NewClient(harness.HTTPS, p.Proxy, roots)
+			defer client.CloseIdleConnections()
+			b := newBody(size)
+			digest, n, err := harness.Download(client, origin.URL(harness.HTTPS, harness.BodyPath("many", b, harness.Fixed)))
+			if err != nil || digest != b.SHA256() {
+				t.Errorf("got %d bytes of %v, %v", n, b, err)
+			}
+		})
+	}
+	wait.Wait()
+	peak := peakOf(t, p)
+	t.Logf("peak resident size %s for %d clients", harness.SizeText(peak), clients)
+	if peak > limit {
+		t.Errorf("peak resident size is %s; want at most %s", harness.SizeText(peak), harness.SizeText(limit))
+	}
+	for _, s := range p.Sessions(t, "/get/many") {
+		if s.State != "done" || s.ResponseBytes != size {
+			t.Errorf("session %d is %s with %d bytes: %s", s.ID, s.State, s.ResponseBytes, s.Error)
+		}
+	}
+}
