@@ -40,10 +40,10 @@ func (s *Store) committer(closing <-chan struct{}, ended chan<- struct{}) {
 func (s *Store) due() time.Duration {
 	full, open := s.incomings.count()
 	switch {
-	case full > 0 || s.log.unapplied() && s.log.failing() == nil:
-		return 0
-	case open > 0 || s.log.unapplied():
+	case s.trouble.Load() != nil || open > 0:
 		return time.Second
+	case full > 0 || s.log.unapplied():
+		return 0
 	}
 	return time.Hour
 }
@@ -56,6 +56,7 @@ func (s *Store) commit() {
 	s.flushNoted()
 
 	s.reserveIDs()
+	s.probe()
 
 	full, open := s.incomings.take()
 	s.markStale(open)
@@ -66,11 +67,16 @@ func (s *Store) commit() {
 	s.chunksToName = append(s.chunksToName, full...)
 	if err := s.log.flush(); err != nil {
 		s.problem(err)
+		if !diskFull(err) {
+			s.logFailed(err)
+		}
 		return
 	}
+	s.budget.progress()
 	end := s.log.end()
 	if err := s.log.sync(); err != nil {
 		s.problem(err)
+		s.logFailed(err)
 		return
 	}
 	if err := s.nameChunks(); err != nil {
@@ -101,10 +107,10 @@ func (s *Store) flushNoted() {
 		if large && len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 {
 			r.schedule()
 		}
-		r.mu.Unlock()
 		if begun != nil {
 			s.appendValue(&record{kind: recordBegun, session: begun, rec: r}, begun)
 		}
+		r.mu.Unlock()
 		if !large {
 			s.work(r)
 		}
@@ -171,10 +177,10 @@ func (s *Store) named(in *incoming) {
 	}
 	in.lost = lost
 	r.naming--
-	r.mu.Unlock()
 	if !lost {
 		s.appendNamed(r, in.side, in.start, Extent{Length: length, Chunk: sum}, in.number)
 	}
+	r.mu.Unlock()
 	in.sum = sum
 	s.finish(r)
 }
@@ -266,6 +272,7 @@ func (s *Store) committed(recs []*record) {
 		}
 	}
 	s.live.forget(gone)
+	s.waiting.Add(-int64(len(gone)))
 	s.recent.unpin(pinned)
 	s.feeds.publish(ids...)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -81,7 +82,9 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 		s.giveUp(r, side, err)
 		return
 	}
-	s.budget.progress()
+	if large {
+		s.budget.progress()
+	}
 	if last && b.incoming != nil {
 		s.seal(r, side)
 	}
@@ -112,6 +115,11 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 			return nil
 		}
 	}
+	r.mu.Lock() // also while appending: if the log fails, what it lost is either in runs or not in the log
+	if b.lost {
+		r.mu.Unlock()
+		return errLost
+	}
 	head := pieceHead{ID: r.id, Side: side, Offset: b.disk, Length: uint64(bytes)}
 	encodedHead := head.encode()
 	parts[0] = encodedHead[:]
@@ -121,7 +129,6 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 	if lookUp {
 		s.recent.add([sha256.Size]byte(sum), at)
 	}
-	r.mu.Lock()
 	b.runs = append(b.runs, run{start: b.disk, length: uint64(bytes), at: at})
 	s.written(r, b, len(batch), bytes)
 	if last {
@@ -139,11 +146,10 @@ func (s *Store) reuse(r *Recording, side Side, at place, bytes int, sum []byte) 
 	r.pinned = append(r.pinned, at.Segment)
 	s.written(r, b, len(b.queue), bytes)
 	b.sha = sum
-	open := !r.ended
-	r.mu.Unlock()
-	if open { // else the session's own record follows
+	if !r.ended { // else the session's own record follows
 		s.appendNamed(r, side, 0, Extent{Length: uint64(bytes), Segment: at.Segment, Slot: at.Slot}, 0)
 	}
+	r.mu.Unlock()
 }
 
 func (s *Store) appendNamed(r *Recording, side Side, offset uint64, e Extent, number uint64) {
@@ -197,6 +203,10 @@ func (s *Store) drainLarge(r *Recording, side Side, batch []piece) error {
 			rest = rest[n:]
 		}
 		r.mu.Lock()
+		if b.lost {
+			r.mu.Unlock()
+			return errLost
+		}
 		b.disk -= uint64(p.n) // writeIncoming counted them, as does written
 		s.written(r, b, 1, p.n)
 		r.mu.Unlock()
@@ -212,8 +222,12 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		b.incoming = in
 		r.mu.Lock()
+		b.incoming = in
+		if b.lost {
+			r.mu.Unlock()
+			return 0, errLost
+		}
 		b.runs = append(b.runs, run{start: in.start, in: in})
 		r.mu.Unlock()
 	}
@@ -224,7 +238,7 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 		return 0, err
 	}
 	r.mu.Lock()
-	if in.lost {
+	if b.lost {
 		r.mu.Unlock()
 		return 0, errLost
 	}
@@ -244,9 +258,9 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 func (s *Store) mark(in *incoming) error {
 	in.rec.mu.Lock()
 	rec := in.record()
-	in.rec.mu.Unlock()
 	in.marked = rec.mark.Length
 	s.appendValue(rec, rec.mark)
+	in.rec.mu.Unlock()
 	return s.log.flush()
 }
 
@@ -254,11 +268,11 @@ func (s *Store) mark(in *incoming) error {
 func (s *Store) seal(r *Recording, side Side) {
 	b := &r.bodies[side]
 	in := b.incoming
-	b.incoming = nil
 	if in.length > in.marked {
 		_ = s.mark(in) // a failure shows at the next commit
 	}
 	r.mu.Lock()
+	b.incoming = nil
 	in.sealed = true
 	r.naming++
 	if in.start == 0 && b.final(r.ended) && len(b.queue) == 0 {
@@ -297,9 +311,12 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 		}
 	}
 	r.mu.Lock()
-	b.runs = []run{{length: in.length, in: in}}
-	r.mu.Unlock()
+	defer r.mu.Unlock()
 	b.incoming = in
+	if b.lost {
+		return errLost
+	}
+	b.runs = []run{{length: in.length, in: in}}
 	return nil
 }
 
@@ -312,8 +329,8 @@ func (s *Store) discard(in *incoming) {
 	}
 }
 
-// errLost is what a worker meets whose incoming file failed to sync meanwhile. The body was cut then.
-var errLost = errors.New("the incoming file was lost")
+// errLost is what a worker meets whose body lost bytes that were on disk. It was cut then.
+var errLost = errors.New("bytes of the body were lost")
 
 // lose ends the capture of a body at the start of a file that failed to sync: what it holds is not certain any more.
 func (s *Store) lose(in *incoming, err error) {
@@ -322,16 +339,9 @@ func (s *Store) lose(in *incoming, err error) {
 	defer r.mu.Unlock()
 	in.lost = true
 	b := &r.bodies[in.side]
-	for i := range b.runs {
-		if b.runs[i].start >= in.start {
-			b.runs = b.runs[:i]
-			break
-		}
+	if i := slices.IndexFunc(b.runs, func(x run) bool { return x.in == in }); i >= 0 {
+		r.truncate(in.side, i, reason(err))
 	}
-	b.kept, b.disk = min(b.kept, in.start), min(b.disk, in.start)
-	b.sha = nil
-	s.written(r, b, len(b.queue), 0)
-	r.cut(in.side, reason(err))
 }
 
 // giveUp ends the capture of a body that could not be written: it keeps what is on disk.
@@ -352,10 +362,14 @@ func (s *Store) giveUp(r *Recording, side Side, err error) {
 
 // reason says for people why a write failed.
 func reason(err error) string {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if diskFull(err) {
 		return "the disk is full"
 	}
 	return fmt.Sprintf("the disk failed: %v", err)
+}
+
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // finish appends the session's full record once it has ended and all it speaks of has a lasting place.
@@ -367,18 +381,27 @@ func (s *Store) finish(r *Recording) {
 		return
 	}
 	r.finished = true
-	session := r.snapshot()
-	deleted := r.deleted
-	r.mu.Unlock()
 	r.share.close()
-	if deleted {
-		rec := &record{kind: recordDeleted, gone: deletion{IDs: []uint64{r.id}}, rec: r}
-		s.appendValue(rec, rec.gone)
+	if s.waiting.Add(1) > waitingLimit && !r.deleted {
+		s.waiting.Add(-1)
+		s.unkept.Add(1)
+		r.mu.Unlock()
+		s.live.forget([]*Recording{r})
 		return
 	}
-	rec := &record{kind: recordEnded, session: &session, rec: r}
-	s.appendValue(rec, &session)
+	if r.deleted {
+		rec := &record{kind: recordDeleted, gone: deletion{IDs: []uint64{r.id}}, rec: r}
+		s.appendValue(rec, rec.gone)
+	} else {
+		session := r.snapshot()
+		s.appendValue(&record{kind: recordEnded, session: &session, rec: r}, &session)
+	}
+	r.mu.Unlock()
 	if err := s.log.flushFull(); err != nil {
 		s.problem(err)
 	}
 }
+
+// waitingLimit is how many sessions may have ended and wait for a disk that is full, failing or stalled, at some 3 KB each.
+// Later ones are not kept, and counted.
+const waitingLimit = 20_000

@@ -91,9 +91,16 @@ type log struct {
 	made     bool // segments were made since the last directory sync
 	unsynced []*segment
 
-	failed error // of the last write; nil once one works
+	good   position // everything before it is durable
+	number uint64   // the newest segment's, also of one that was given up
+	failed error    // of the last write or sync; nil once both work
 
 	flushing sync.Mutex // held while writing: one writer, in order
+}
+
+// start begins after what a former process left: its end, and the newest segment's number.
+func (l *log) start(end position, newest uint64) {
+	l.prev, l.written, l.good, l.number = end, end, end, newest
 }
 
 // append adds a record. Its payload is parts, one after the other. rec gets its place, and joins the records to apply.
@@ -118,7 +125,8 @@ func (l *log) roll() {
 	if l.current != nil {
 		l.prev = position{l.current.number, l.current.size}
 	}
-	l.current = &segment{number: l.nextSegment()}
+	l.number++
+	l.current = &segment{number: l.number}
 	l.unsynced = append(l.unsynced, l.current)
 	head := l.head()
 	head.Segment, head.Prev, head.PrevEnd = l.current.number, l.prev.Segment, l.prev.Offset
@@ -130,13 +138,6 @@ func (l *log) roll() {
 		panic(err) // a struct of numbers
 	}
 	l.queue = append(l.queue, rec)
-}
-
-func (l *log) nextSegment() uint64 {
-	if l.current != nil {
-		return l.current.number + 1
-	}
-	return l.prev.Segment + 1
 }
 
 // put adds a frame to the last block. l.mu is held.
@@ -196,8 +197,8 @@ func (l *log) flush() error {
 		l.mu.Unlock()
 		err := l.write(b)
 		l.mu.Lock()
-		l.failed = err
 		if err != nil {
+			l.failed = err
 			l.mu.Unlock()
 			return err
 		}
@@ -219,7 +220,7 @@ func (l *log) flushFull() error {
 	return l.flush()
 }
 
-// failing returns why the last write failed. While it is not nil, bytes of bodies are not to be appended.
+// failing returns why the last write or sync failed. While it is not nil, bytes of bodies are not to be appended.
 func (l *log) failing() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,6 +281,7 @@ func (l *log) sync() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.good, l.failed = end, nil
 	keep := l.unsynced[:0]
 	for _, seg := range l.unsynced {
 		if seg == current || seg == l.current || seg.synced < seg.size {
@@ -290,6 +292,30 @@ func (l *log) sync() error {
 	}
 	l.unsynced = keep
 	return nil
+}
+
+// abandon gives up what was appended since the last good sync, after one that failed: the kernel may have dropped any of it, and
+// another sync would prove nothing. The next record begins a segment whose head says where the last one ends.
+// It returns the records that are lost.
+func (l *log) abandon(err error) (good position, lost []*record) {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, seg := range l.unsynced {
+		if seg.file != nil {
+			seg.file.Close()
+		}
+	}
+	l.unsynced, l.blocks, l.current, l.made = nil, nil, nil, false
+	n := 0
+	for n < len(l.queue) && !l.good.before(l.queue[n].at.end()) {
+		n++
+	}
+	lost = l.queue[n:]
+	l.queue = l.queue[:n:n]
+	l.prev, l.written, l.failed = l.good, l.good, err
+	return l.good, lost
 }
 
 // take returns the records to apply that end at or before end, and forgets them.

@@ -165,11 +165,7 @@ func (b *liveBody) readSome(p []byte, off uint64) (int, error) {
 		r.mu.Unlock()
 		return 0, io.EOF
 	}
-	at := body.kept // where the queue begins
-	for _, q := range body.queue {
-		at -= uint64(q.n)
-	}
-	if off < at {
+	if off < body.disk {
 		from, ok := findRun(body.runs, off)
 		r.mu.Unlock()
 		if !ok {
@@ -178,6 +174,10 @@ func (b *liveBody) readSome(p []byte, off uint64) (int, error) {
 		return r.store.readRun(from, p, off)
 	}
 	defer r.mu.Unlock()
+	at := body.kept // where the queue begins: it may still hold bytes that are on disk
+	for _, q := range body.queue {
+		at -= uint64(q.n)
+	}
 	for _, q := range body.queue {
 		if off < at+uint64(q.n) {
 			return copy(p, q.buf.B[off-at:q.n]), nil

@@ -128,12 +128,12 @@ type body struct {
 	busy     int // pieces of queue that a worker is writing
 	complete bool
 	missing  string // why bytes beyond kept are not kept
+	lost     bool   // runs were taken back: a worker at the body is to stop
 	sha      []byte
 	grown    chan struct{} // closed at the next growth; nil while nobody asks
 
-	// by the worker only
-	incoming *incoming
-	digest   *digest // of what was appended to the log
+	incoming *incoming // changed by the worker only
+	digest   *digest   // of what was appended to the log; by the worker only
 }
 
 // piece is a buffer whose first n bytes are of a body.

@@ -137,6 +137,20 @@ func segmentSpans(files Files) ([]segmentSpan, error) {
 	return kept, nil
 }
 
+// newestSegment returns the highest number of a segment file, whatever it holds.
+func newestSegment(files Files) (newest uint64, err error) {
+	entries, err := files.ReadDir("log")
+	if err != nil {
+		return 0, fmt.Errorf("list log: %w", err)
+	}
+	for _, e := range entries {
+		if number, err := strconv.ParseUint(e.Name(), 10, 64); err == nil {
+			newest = max(newest, number)
+		}
+	}
+	return newest, nil
+}
+
 func readSegmentHead(files Files, span segmentSpan) (segmentHead, error) {
 	f, err := files.OpenFile(segmentName(span.number), os.O_RDONLY)
 	if err != nil {
@@ -182,10 +196,11 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 		}
 		end = position{span.number, at}
 	}
-	if len(spans) > 0 {
-		end.Segment = max(end.Segment, spans[len(spans)-1].number)
+	newest, err := newestSegment(s.files)
+	if err != nil {
+		return nil, err
 	}
-	s.log.prev, s.log.written = end, end
+	s.log.start(end, max(newest, end.Segment))
 	return renames, nil
 }
 

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"os"
 	"path"
 )
@@ -38,6 +39,9 @@ func (s *Store) Status() Status {
 	st.Free, st.Total, _ = s.files.Space()
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
+		if n := s.unkept.Load(); n > 0 {
+			st.Problem += fmt.Sprintf("; %d sessions were not kept", n)
+		}
 	}
 	return st
 }

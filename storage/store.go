@@ -65,7 +65,9 @@ type Store struct {
 	incomingNumber atomic.Uint64
 	reserved       atomic.Uint64
 	cutoff         atomic.Uint64
-	trouble        atomic.Pointer[string]
+	trouble        atomic.Pointer[string] // why capture does not work
+	waiting        atomic.Int64           // sessions whose last record the index does not know yet
+	unkept         atomic.Uint64          // sessions that were over waitingLimit, since capture last worked
 
 	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one
 	committing   sync.Mutex // held for a commit; below is the committer's
@@ -215,7 +217,7 @@ func (s *Store) problem(err error) {
 // solved notes that capture works.
 func (s *Store) solved() {
 	if s.trouble.Swap(nil) != nil {
-		s.logger.Info("sessions are kept again")
+		s.logger.Info("sessions are kept again", "not kept", s.unkept.Swap(0))
 	}
 }
 

@@ -1,0 +1,76 @@
+package storage
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// BenchmarkSmallSessions records sessions with a response of 10 KB, from 16 goroutines.
+func BenchmarkSmallSessions(b *testing.B) {
+	s := openTest(b, b.TempDir())
+	body := noise(1, 10_000)
+	var serial atomic.Uint64
+	b.SetParallelism(8)
+	b.ReportAllocs()
+	begin := time.Now()
+	b.RunParallel(func(pb *testing.PB) {
+		head := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 10000\r\nDate: Mon, 30 Nov 2026 11:00:00 GMT\r\n\r\n")
+		for pb.Next() {
+			n := serial.Add(1)
+			r := s.Begin(Session{
+				Method: "GET", Scheme: "http", Host: "example.com", Path: fmt.Sprint("/body?", n), Protocol: "HTTP/1.1",
+				Client: "127.0.0.1:40000", Upstream: "127.0.0.1:80",
+			})
+			r.Body(Request).Complete()
+			r.Change(func(s *Session) {
+				s.Status, s.ContentType = 200, "application/octet-stream"
+				s.Sides[Request].Head, s.Sides[Response].Head = head, head
+			})
+			buf := NewBuffer()
+			copy(buf.B, body)
+			for i := range 8 {
+				buf.B[i] = byte(n >> (8 * i)) // no two are equal
+			}
+			w := r.Body(Response)
+			w.Give(buf, len(body))
+			w.Wait(b.Context())
+			w.Complete()
+			r.End(Done, "")
+		}
+	})
+	waitDurable(b, s)
+	b.ReportMetric(float64(b.N)/time.Since(begin).Seconds(), "sessions/s")
+}
+
+// BenchmarkLargeBody records one body, in buffers as they come from a fast connection.
+func BenchmarkLargeBody(b *testing.B) {
+	for _, size := range []int{BufferSize, LargeBufferSize} {
+		b.Run(fmt.Sprintf("buffers of %d KiB", size>>10), func(b *testing.B) {
+			s := openTest(b, b.TempDir())
+			b.SetBytes(int64(size))
+			r := s.Begin(Session{Method: "GET", Host: "example.com", Path: "/large"})
+			w := r.Body(Response)
+			serial := uint64(0)
+			for b.Loop() {
+				buf := NewBuffer()
+				if size > BufferSize {
+					buf.Free()
+					buf = NewLargeBuffer()
+				}
+				serial++
+				for i := range 8 {
+					buf.B[i] = byte(serial >> (8 * i))
+				}
+				w.Give(buf, size)
+				w.Wait(b.Context())
+			}
+			w.Complete()
+			r.End(Done, "")
+			for s.live.get(r.ID()) != nil {
+				s.commit()
+			}
+		})
+	}
+}

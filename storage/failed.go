@@ -1,0 +1,89 @@
+package storage
+
+// logFailed goes on after a write or a sync of the log that failed. What was appended since the last good sync is lost: bodies end before
+// their first lost byte, and what else was said is said again, in a new segment.
+func (s *Store) logFailed(err error) {
+	good, lost := s.log.abandon(err)
+	s.recent.forgetAll()
+	ended := make(map[*Recording]bool)
+	for _, rec := range lost {
+		if rec.rec != nil {
+			ended[rec.rec] = ended[rec.rec] || rec.kind == recordEnded || rec.kind == recordDeleted
+			continue
+		}
+		s.sayAgain(rec)
+	}
+	for _, r := range s.live.all() {
+		s.relog(r, good, ended[r], err)
+	}
+}
+
+// sayAgain appends a lost record that belongs to no live session.
+func (s *Store) sayAgain(lost *record) {
+	rec := &record{kind: lost.kind, session: lost.session, gone: lost.gone, ids: lost.ids}
+	switch lost.kind {
+	case recordEnded: // of a session that was amended
+		s.appendValue(rec, rec.session)
+	case recordDeleted, recordDoomed:
+		s.appendValue(rec, rec.gone)
+	case recordReserved:
+		s.appendValue(rec, rec.ids)
+	}
+}
+
+// relog says again what the log says of a live session, but for bytes that are lost: its bodies end before the first of those.
+// endLost tells that its last record was lost.
+func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
+	r.mu.Lock()
+	r.begun, r.unsaved = false, true
+	again := r.finished && endLost
+	for side := range r.bodies {
+		b := &r.bodies[side]
+		for i, x := range b.runs {
+			if x.in == nil && x.chunk == nil && good.before(x.at.end()) {
+				r.truncate(Side(side), i, reason(err))
+				again = again || r.finished
+				break
+			}
+		}
+		for _, x := range b.runs {
+			if x.chunk != nil {
+				s.appendNamed(r, Side(side), x.start, Extent{Length: x.length, Chunk: x.chunk}, x.in.number)
+			} else if x.in != nil {
+				rec := x.in.record()
+				s.appendValue(rec, rec.mark)
+			}
+		}
+	}
+	if again {
+		r.finished = false
+		s.waiting.Add(-1)
+	}
+	r.note()
+	r.mu.Unlock()
+	s.finish(r)
+}
+
+// truncate cuts a body before one of its runs. r.mu is held.
+func (r *Recording) truncate(side Side, at int, why string) {
+	b := &r.bodies[side]
+	b.kept, b.disk = b.runs[at].start, b.runs[at].start
+	for _, x := range b.runs[at:] {
+		if x.in != nil {
+			x.in.lost = true
+		}
+	}
+	b.runs = b.runs[:at]
+	b.sha, b.lost = nil, true
+	r.cut(side, why)
+	r.schedule() // a worker frees the queue: it may be at it now
+}
+
+// probe gives the log something to write while it fails, so that it shows when the disk works again.
+func (s *Store) probe() {
+	if s.log.failing() == nil || s.log.unapplied() {
+		return
+	}
+	rec := &record{kind: recordReserved, ids: reservation{Through: s.reserved.Load(), Cutoff: s.cutoff.Load()}}
+	s.appendValue(rec, rec.ids)
+}
