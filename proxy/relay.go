@@ -127,7 +127,9 @@ func (r *request) send(v verdict) {
 	to := &sink{conn: r.up, writes: &r.up.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw}
 	switch {
 	case v.body == nil && r.body.kind == noBody, v.body == http.NoBody && r.x.reqBody == nil:
-		r.sendErr = to.flush()
+		if r.sendErr = to.flush(); r.sendErr == nil {
+			r.x.rec.Body(storage.Request).Complete()
+		}
 	case v.body == nil && r.body.kind == byLength && int64(r.c.r.Buffered()) >= r.body.length:
 		p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request)}
 		r.sendErr = p.run(r.body)
