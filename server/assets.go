@@ -25,9 +25,6 @@ func (s *Server) registerAssets() {
 		})
 		s.routes.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	}
-	s.routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, problem(http.StatusNotFound, "There is nothing at %s. The API is described at /api/openapi.json.", r.URL.Path))
-	})
 }
 
 // page answers with one of the app's pages, which are small and always asked for anew.

@@ -29,6 +29,32 @@ func (r *routes) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Re
 	r.ServeMux.HandleFunc(pattern, h)
 }
 
+// ServeHTTP answers with the route that matches, or with a Problem where none does.
+func (r *routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h, pattern := r.Handler(req)
+	if pattern != "" {
+		r.ServeMux.ServeHTTP(w, req) // not h: only this sets the path's values
+		return
+	}
+	said := unmatched{header: w.Header()}
+	h.ServeHTTP(&said, req) // 404, or 405 with Allow
+	if said.status == http.StatusMethodNotAllowed {
+		writeProblem(w, problem(said.status, "%s does not work here. Use %s.", req.Method, w.Header().Get("Allow")))
+		return
+	}
+	writeProblem(w, problem(http.StatusNotFound, "There is nothing at %s. The API is described at /api/openapi.json.", req.URL.Path))
+}
+
+// unmatched takes what ServeMux answers where no route matches, but for its text.
+type unmatched struct {
+	header http.Header
+	status int
+}
+
+func (u *unmatched) Header() http.Header         { return u.header }
+func (u *unmatched) Write(p []byte) (int, error) { return len(p), nil }
+func (u *unmatched) WriteHeader(status int)      { u.status = status }
+
 // access says what a request must show.
 type access uint8
 
