@@ -151,8 +151,10 @@ func alertOf(err error) string {
 	if !errors.As(err, &op) || op.Op != "remote error" {
 		return ""
 	}
-	return strings.TrimPrefix(op.Err.Error(), "tls: ")
+	return alertText(op.Err)
 }
+
+func alertText(alert error) string { return strings.TrimPrefix(alert.Error(), "tls: ") }
 
 func isTimeout(err error) bool {
 	var t net.Error

@@ -36,6 +36,30 @@ type mirror struct {
 	hello     bool   // the client's hello was read
 	up        *upstreamConn
 	refused   *upstreamError // why there is no TLS with upstream
+	done      bool           // the handshake is over
+	last      []byte         // the last bytes read in it
+}
+
+// plainAlertLen is the length of a TLS record that holds an alert which is not encrypted: its type, version, length, level and description. RFC 8446, sections 5.1 and 6.
+const plainAlertLen = 7
+
+// Read keeps the last bytes of the handshake, for plainAlert.
+func (m *mirror) Read(p []byte) (int, error) {
+	n, err := m.bufferedConn.Read(p)
+	if !m.done {
+		m.last = append(m.last, p[max(0, n-plainAlertLen):n]...)
+		m.last = m.last[max(0, len(m.last)-plainAlertLen):]
+	}
+	return n, err
+}
+
+// plainAlert returns the text of an alert that was the last thing the client sent, or "". OpenSSL, as a client of TLS 1.3, rejects a certificate before it has begun
+// to encrypt, and crypto/tls takes the alert for a record that it cannot decrypt.
+func (m *mirror) plainAlert() string {
+	if l := m.last; len(l) == plainAlertLen && l[0] == 21 && l[1] == 3 && l[3] == 0 && l[4] == 2 {
+		return alertText(tls.AlertError(l[6]))
+	}
+	return ""
 }
 
 // configFor never fails for upstream's sake: where the client would take an HTTP answer, it gets our certificate, so that the reason can be told inside.
@@ -82,6 +106,7 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime+p.cfg.Limits.DialTime)
 	err := tc.HandshakeContext(handshake)
 	cancel()
+	m.done = true
 	up = m.up
 	defer up.Close()
 
@@ -192,7 +217,11 @@ func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 func explainClient(m *mirror, err error) string {
 	const install = "install Millpond's certificate authority on it; a program that brings its own list of authorities, or accepts only certificates it knows (pinning), has to be told separately"
 	var record tls.RecordHeaderError
-	switch alert := alertOf(err); alert {
+	alert := alertOf(err)
+	if alert == "" {
+		alert = m.plainAlert()
+	}
+	switch alert {
 	case "unknown certificate authority", "bad certificate", "unknown certificate", "unsupported certificate", "access denied", "certificate unobtainable", "decrypt error":
 		return fmt.Sprintf("the client rejected Millpond's certificate (%s): %s", alert, install)
 	case "expired certificate":

@@ -88,59 +88,28 @@ func (a *authorityPair) issue(change func(*x509.Certificate), names ...string) t
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// testProxy is a Proxy that serves on a real listener, over a real store.
-type testProxy struct {
-	*Proxy
-	t     *testing.T
-	addr  string
-	store *storage.Store
-}
+// testProxy is a harness whose proxy trusts upstreamCA and issues from testCA.
+type testProxy struct{ *harness }
 
 func startProxy(t *testing.T, cfg Config) *testProxy {
 	t.Helper()
-	store, err := storage.OpenStore(storage.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Store, cfg.CA = store, testCA()
+	cfg.CA = testCA()
 	if cfg.UpstreamRoots == nil {
 		cfg.UpstreamRoots = upstreamCA().pool()
 	}
-	p, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := listen(t)
-	served := make(chan error, 1)
-	go func() { served <- p.Serve(l) }()
+	h := startHarness(t, cfg)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // nothing is waited for
-		p.Shutdown(ctx)
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		cancel() // what a test left open is not waited for
+		h.p.Shutdown(ctx)
 	})
-	return &testProxy{p, t, l.Addr().String(), store}
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return &testProxy{h}
 }
 
 // upstream serves each connection to a listener of its own with fn, and returns the listener's address. At the test's end the connections are closed.
 func upstream(t *testing.T, fn func(net.Conn)) string {
 	t.Helper()
-	l := listen(t)
+	l := listenLocal(t)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var conns []net.Conn
@@ -231,60 +200,28 @@ func (p *testProxy) handshake(authority string, config *tls.Config) (*tls.Conn, 
 	return tc, tc.Handshake()
 }
 
-// session waits for the only session that is not open, and returns it.
-func (p *testProxy) session() storage.Session {
+// only waits for the only session, and returns it.
+func (p *testProxy) only() storage.Session {
 	p.t.Helper()
-	sessions := p.sessions(1)
-	return sessions[0]
+	return p.all(1)[0]
 }
 
-// sessions waits until n sessions have ended, and returns all there are.
-func (p *testProxy) sessions(n int) []storage.Session {
+// all waits until n sessions have ended, and returns them. More than n are an error.
+func (p *testProxy) all(n int) []storage.Session {
 	p.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		var ids []uint64
-		ended := 0
-		if err := p.store.Scan(0, 1<<62, func(r *storage.Row) bool {
-			ids = append(ids, r.ID)
-			if r.State != storage.Open {
-				ended++
-			}
-			return true
-		}); err != nil {
-			p.t.Fatal(err)
-		}
-		if ended < n && time.Now().Before(deadline) {
-			continue
-		}
-		var sessions []storage.Session
-		for _, id := range ids {
-			s, err := p.store.Session(id)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			sessions = append(sessions, s)
-		}
-		if ended != n || len(ids) != n {
-			p.t.Fatalf("%d sessions, %d of them ended, want %d: %+v", len(ids), ended, n, sessions)
-		}
-		return sessions
+	var sessions []storage.Session
+	for i := range n {
+		sessions = append(sessions, p.session(uint64(i+1)))
 	}
-}
-
-// none checks that nothing was recorded.
-func (p *testProxy) none() {
-	p.t.Helper()
-	if err := p.store.Scan(0, 1<<62, func(r *storage.Row) bool {
-		p.t.Errorf("session %+v, want none", r)
-		return true
-	}); err != nil {
-		p.t.Fatal(err)
+	if got := p.sessions(); got != n {
+		p.t.Errorf("%d sessions, want %d", got, n)
 	}
+	return sessions
 }
 
 func (p *testProxy) wantFailed(why string) storage.Session {
 	p.t.Helper()
-	s := p.session()
+	s := p.only()
 	if s.State != storage.Failed || !strings.Contains(s.Error, why) {
 		p.t.Errorf("session is %v, %q; want failed, with %q", s.State, s.Error, why)
 	}
@@ -345,30 +282,12 @@ func TestUnknownProtocolIsADecryptedTunnel(t *testing.T) {
 	if err != nil || string(got) != "HELLO" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	s := p.session()
+	s := p.only()
 	if s.State != storage.Done || !s.HasFlag(storage.FlagTunnel) || s.Protocol != "TLS" || s.TLS == nil || s.TLS.ALPN != "shout/1" {
 		t.Errorf("session %+v", s)
 	}
-	if got := p.body(s, storage.Request); got != "hello" {
-		t.Errorf("recorded request %q", got)
-	}
-	if got := p.body(s, storage.Response); got != "HELLO" {
-		t.Errorf("recorded response %q", got)
-	}
-}
-
-func (p *testProxy) body(s storage.Session, side storage.Side) string {
-	p.t.Helper()
-	r, err := p.store.Body(s.ID, side)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return string(b)
+	p.expectBody(s, storage.Request, "hello")
+	p.expectBody(s, storage.Response, "HELLO")
 }
 
 func TestServerName(t *testing.T) {
@@ -443,7 +362,7 @@ func TestTicketsResume(t *testing.T) {
 				}
 				c.Close()
 			}
-			p.sessions(3)
+			p.all(3)
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Equal(resumed, []bool{false, true, true}) {
@@ -585,7 +504,7 @@ func TestInsecureUpstreamIsAcceptedAndRecorded(t *testing.T) {
 		}
 		c.Close()
 	}
-	for _, s := range p.sessions(2) {
+	for _, s := range p.all(2) {
 		if !s.HasFlag(storage.FlagInsecure) || s.TLS == nil || s.TLS.UpstreamError == "" {
 			t.Errorf("session does not say that the certificate is bad: flags %v, TLS %+v", s.Flags, s.TLS)
 		}
@@ -599,7 +518,7 @@ func TestInsecureUpstreamIsAcceptedAndRecorded(t *testing.T) {
 }
 
 func TestOwnAddressIsRefused(t *testing.T) {
-	dashboard := listen(t)
+	dashboard := listenLocal(t)
 	dashboardPort := dashboard.Addr().(*net.TCPAddr).Port
 	p := startProxy(t, Config{Own: Owns(dashboard.Addr())})
 	proxyPort := int(netip.MustParseAddrPort(p.addr).Port())
@@ -623,7 +542,7 @@ func TestOwnAddressIsRefused(t *testing.T) {
 	if res.StatusCode != http.StatusBadGateway {
 		t.Errorf("CONNECT 127.0.0.2: %s, want 502", res.Status)
 	}
-	for _, s := range p.sessions(n + 1) {
+	for _, s := range p.all(n + 1) {
 		if s.State != storage.Failed || s.Status == 0 || s.Error == "" || len(s.Sides[storage.Response].Head) == 0 {
 			t.Errorf("session %+v, want failed, with the answer", s)
 		}

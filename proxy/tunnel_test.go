@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,13 +35,11 @@ func TestUpstreamThatSpeaksFirstIsNotDelayed(t *testing.T) {
 	if rest, err := io.ReadAll(c); err != nil || string(rest) != "GET / is not read here" {
 		t.Fatalf("got %q, %v", rest, err)
 	}
-	s := p.session()
+	s := p.only()
 	if s.State != storage.Done || !s.HasFlag(storage.FlagTunnel) || s.Protocol != "TCP" || s.Upstream != addr || s.Status != http.StatusOK {
 		t.Errorf("session %+v", s)
 	}
-	if got := p.body(s, storage.Response); got != "220 ready\r\nGET / is not read here" {
-		t.Errorf("recorded response %q", got)
-	}
+	p.expectBody(s, storage.Response, "220 ready\r\nGET / is not read here")
 }
 
 // A slow client is not a silent one: 350 ms is longer than the time an undecided prefix has.
@@ -116,7 +113,7 @@ func TestTunnelKeepsBothBodies(t *testing.T) {
 	if <-arrived != sha256.Sum256(sent) {
 		t.Error("upstream got other bytes than the client sent")
 	}
-	s := p.session()
+	s := p.only()
 	if s.State != storage.Done {
 		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
@@ -147,7 +144,7 @@ func TestTunnelPassesHalfClose(t *testing.T) {
 		if got, err := io.ReadAll(c); err != nil || string(got) != "4 bytes" {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		if s := p.session(); s.State != storage.Done {
+		if s := p.only(); s.State != storage.Done {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -169,7 +166,7 @@ func TestTunnelPassesHalfClose(t *testing.T) {
 		if got := <-asked; got != "still sending" {
 			t.Errorf("upstream got %q", got)
 		}
-		if s := p.session(); s.State != storage.Done {
+		if s := p.only(); s.State != storage.Done {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -199,7 +196,7 @@ func TestTunnelPassesResets(t *testing.T) {
 		if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client's read ended with %v, want a reset", err)
 		}
-		if s := p.session(); s.State != storage.UpstreamAborted || !strings.Contains(s.Error, "upstream broke the connection") {
+		if s := p.only(); s.State != storage.UpstreamAborted || !strings.Contains(s.Error, "upstream broke the connection") {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -217,7 +214,7 @@ func TestTunnelPassesResets(t *testing.T) {
 		if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("upstream's read ended with %v, want a reset", err)
 		}
-		if s := p.session(); s.State != storage.ClientAborted {
+		if s := p.only(); s.State != storage.ClientAborted {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -225,10 +222,9 @@ func TestTunnelPassesResets(t *testing.T) {
 
 // A client that half-closes and vanishes leaves nothing behind, although upstream stays silent.
 func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
-	p := startProxy(t, Config{})
-	goroutines := runtime.NumGoroutine()
-	near, far := tcpPair(t)   // client, and the proxy's end of it
-	near2, far2 := tcpPair(t) // upstream, and the proxy's end of it
+	p := startProxy(t, Config{}) // its end finds goroutines that are left
+	near, far := tcpPair(t)      // client, and the proxy's end of it
+	near2, far2 := tcpPair(t)    // upstream, and the proxy's end of it
 	rec := p.store.Begin(storage.Session{Method: http.MethodConnect, Host: "example.com:1"})
 	c, up := newConn(far, &client{}), newUpstream(far2, "", dialTimes{}, nil)
 	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
@@ -246,13 +242,12 @@ func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
 		t.Errorf("the tunnel ended as %v, %q", state, why)
 	}
 	near2.Close()
-	waitGoroutines(t, goroutines)
 }
 
 // tcpPair returns the two ends of a TCP connection.
 func tcpPair(t *testing.T) (near, far net.Conn) {
 	t.Helper()
-	l := listen(t)
+	l := listenLocal(t)
 	near, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -265,33 +260,20 @@ func tcpPair(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-func waitGoroutines(t *testing.T, want int) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > want; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 64<<10)
-			t.Fatalf("%d goroutines, want %d:\n%s", runtime.NumGoroutine(), want, stacks[:runtime.Stack(stacks, true)])
-		}
-	}
-}
-
 func TestTunnelsLeaveNoGoroutines(t *testing.T) {
 	addr := upstream(t, func(c net.Conn) { io.Copy(c, c) })
 	p := startProxy(t, Config{})
-	use := func() {
+	before := goroutines()
+	for range 20 {
 		c := p.tunnelTo(addr)
 		io.WriteString(c, "\x00")
 		io.ReadFull(c, make([]byte, 1))
 		c.Close()
 	}
-	use()
-	p.sessions(1)
-	before := runtime.NumGoroutine()
-	for range 20 {
-		use()
+	p.all(20)
+	if left := goroutinesLeft(before); left != "" {
+		t.Errorf("goroutines were left behind, with the proxy still up:\n%s", left)
 	}
-	p.sessions(21)
-	waitGoroutines(t, before+2) // the runtime's own come and go
 }
 
 // A stopped proxy ends its tunnels, and says so on their sessions.
@@ -303,14 +285,14 @@ func TestTunnelOfAStoppedProxyIsInterrupted(t *testing.T) {
 	io.ReadFull(c, make([]byte, 1))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.Shutdown(ctx)
-	if s := p.session(); s.State != storage.Interrupted {
+	p.p.Shutdown(ctx)
+	if s := p.only(); s.State != storage.Interrupted {
 		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
 }
 
 func TestConnectThatIsRefused(t *testing.T) {
-	l := listen(t)
+	l := listenLocal(t)
 	closed := l.Addr().String()
 	l.Close()
 	for _, test := range []struct {
@@ -334,7 +316,7 @@ func TestConnectThatIsRefused(t *testing.T) {
 				t.Errorf("the client got %s %q, want %d with %q", res.Status, body, test.status, test.want)
 			}
 			s := p.wantFailed(test.want)
-			if s.Status != test.status || p.body(s, storage.Response) != string(body) {
+			if s.Status != test.status || p.body(s.ID, storage.Response) != string(body) {
 				t.Errorf("session has status %d and another answer than the client", s.Status)
 			}
 		})
