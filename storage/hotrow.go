@@ -53,17 +53,21 @@ func rowOf(s *Session, now time.Time) Row {
 		RequestBytes: s.Sides[Request].Body.Passed, ResponseBytes: s.Sides[Response].Body.Passed,
 		Started: s.Timing.Started, Client: s.Client, Error: s.Error, Flags: s.Flags, Pinned: s.Pinned, Note: s.Note, Color: s.Color,
 	}
-	ended := s.Timing.Ended
 	if s.State == Open {
-		ended = now
+		r.Duration = span(s.Timing.Started, now)
+	} else {
+		r.Duration = span(s.Timing.Started, s.Timing.Ended)
 	}
-	if !ended.IsZero() {
-		r.Duration = max(ended.Sub(r.Started), 0)
-	}
-	if !s.Timing.ResponseHead.IsZero() {
-		r.FirstByte = max(s.Timing.ResponseHead.Sub(r.Started), 0)
-	}
+	r.FirstByte = span(s.Timing.Started, s.Timing.ResponseHead)
 	return r
+}
+
+// span is the time between two moments by the wall clock, as it can be told from the stored record, and 0 where the second did not come.
+func span(from, to time.Time) time.Duration {
+	if to.IsZero() {
+		return 0
+	}
+	return max(to.Round(0).Sub(from.Round(0)), 0)
 }
 
 // encodeRow appends the row to b.

@@ -64,8 +64,7 @@ type segment struct {
 	file   File   // nil until its first block is written
 	size   uint64 // with what is still in memory
 	slots  uint32
-	synced uint64 // bytes known to be durable
-	dirty  bool   // written since
+	dirty  bool // written since the last sync began
 }
 
 // block is a run of a segment that is not written yet. Records do not cross blocks.
@@ -79,6 +78,7 @@ type block struct {
 // log appends records. Appending is to memory; flush writes, sync makes durable.
 type log struct {
 	files Files
+	limit uint64             // segmentSize, but for tests
 	head  func() segmentHead // what the next segment's head says, without numbers
 
 	mu       sync.Mutex
@@ -112,7 +112,7 @@ func (l *log) append(rec *record, parts ...[]byte) place {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.current == nil || l.current.size >= segmentSize {
+	if l.current == nil || l.current.size >= l.limit {
 		l.roll()
 	}
 	rec.at = l.put(f, parts...)
@@ -247,44 +247,35 @@ func (l *log) write(b *block) error {
 	return nil
 }
 
-// sync makes everything that was written before the call durable.
+// sync makes everything durable that was written before the call.
 func (l *log) sync() error {
 	l.mu.Lock()
-	made := l.made
+	made, end := l.made, l.written
 	l.made = false
-	segs := append([]*segment(nil), l.unsynced...)
-	end := l.written
-	current := l.current
+	var dirty []*segment
+	for _, seg := range l.unsynced {
+		if seg.dirty {
+			seg.dirty = false
+			dirty = append(dirty, seg)
+		}
+	}
 	l.mu.Unlock()
 	if made {
 		if err := l.files.SyncDir("log"); err != nil {
 			return fmt.Errorf("sync log directory: %w", err)
 		}
 	}
-	for _, seg := range segs {
-		if seg.number > end.Segment {
-			break
+	for _, seg := range dirty {
+		if err := seg.file.Sync(); err != nil {
+			return fmt.Errorf("sync log: %w", err)
 		}
-		if seg.dirty {
-			l.mu.Lock()
-			seg.dirty = false
-			l.mu.Unlock()
-			if err := seg.file.Sync(); err != nil {
-				return fmt.Errorf("sync log: %w", err)
-			}
-		}
-		if seg.number == end.Segment {
-			seg.synced = end.Offset
-			break
-		}
-		seg.synced = seg.size
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.good, l.failed = end, nil
 	keep := l.unsynced[:0]
 	for _, seg := range l.unsynced {
-		if seg == current || seg == l.current || seg.synced < seg.size {
+		if seg == l.current || seg.dirty || end.before(position{seg.number, seg.size}) {
 			keep = append(keep, seg)
 		} else if seg.file != nil {
 			seg.file.Close()

@@ -128,7 +128,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		return nil, fmt.Errorf("sync data directory: %w", err)
 	}
 	s.handles = newHandles(s.files)
-	s.log = &log{files: s.files, head: s.segmentHead}
+	s.log = &log{files: s.files, limit: segmentSize, head: s.segmentHead}
 	if err := s.openIndex(); err != nil {
 		return nil, err
 	}
