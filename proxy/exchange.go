@@ -35,6 +35,7 @@ type exchange struct {
 	requestSent  time.Time
 	responseHead time.Time
 	sentNoted    bool // requestSent is on the recording
+	viaNoted     bool // upstream is
 }
 
 // record begins the recording, once.
@@ -65,7 +66,7 @@ func (x *exchange) record() {
 // via says which connection the request goes out on.
 func (x *exchange) via(up *upstreamConn) {
 	x.upstream = up
-	if !up.used {
+	if !up.used { // else it can wait for the response: one change less
 		x.rec.Change(x.noteUpstream)
 	}
 }
@@ -73,9 +74,10 @@ func (x *exchange) via(up *upstreamConn) {
 // noteUpstream writes down the connection that serves the exchange.
 func (x *exchange) noteUpstream(s *storage.Session) {
 	up := x.upstream
-	if up == nil {
+	if up == nil || x.viaNoted {
 		return
 	}
+	x.viaNoted = true
 	s.Upstream = up.addr
 	if up.tls != nil && s.TLS == nil {
 		s.TLS = up.tls
@@ -140,9 +142,11 @@ func (x *exchange) trailers(side storage.Side, raw []byte) {
 
 // end ends the recording and lets go of the views. Every exchange is ended once, when both directions are done.
 func (x *exchange) end(state storage.State, why string) {
-	if !x.sentNoted && !x.requestSent.IsZero() {
-		sent := x.requestSent
-		x.rec.Change(func(s *storage.Session) { s.Timing.RequestSent = sent })
+	if !x.sentNoted && !x.requestSent.IsZero() || !x.viaNoted && x.upstream != nil {
+		x.rec.Change(func(s *storage.Session) {
+			x.noteUpstream(s)
+			s.Timing.RequestSent = x.requestSent
+		})
 	}
 	x.rec.End(state, why)
 	x.unlink()
