@@ -1,4 +1,4 @@
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useEffect, useRef, useState } from "react";
 import { tokenFrom } from "./fragment";
 import { Page } from "./ui/Page";
 import styles from "./TokenPage.module.css";
@@ -6,6 +6,9 @@ import styles from "./TokenPage.module.css";
 /** Asks for the token. Putting it into the fragment and loading the page again is the same way in as the printed link. */
 export function TokenPage({ refused }: { refused: boolean }) {
 	const [text, setText] = useState("");
+	const field = useRef<HTMLInputElement>(null);
+	// The page is for nothing else.
+	useEffect(() => field.current?.focus(), []);
 	const submit = (event: FormEvent) => {
 		event.preventDefault();
 		location.hash = `token=${encodeURIComponent(tokenFrom(text))}`;
@@ -24,13 +27,13 @@ export function TokenPage({ refused }: { refused: boolean }) {
 			<form className={styles.form} onSubmit={submit}>
 				<label htmlFor="token">Link or token</label>
 				<input
+					ref={field}
 					id="token"
 					className="data"
 					value={text}
 					onChange={(event) => setText(event.target.value)}
 					autoComplete="off"
 					spellCheck={false}
-					autoFocus
 				/>
 				<button type="submit" className="primary" disabled={tokenFrom(text) === ""}>
 					Open the dashboard

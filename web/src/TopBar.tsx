@@ -38,8 +38,8 @@ export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 				>
 					Share
 				</button>
-				<button type="button" className="primary" onClick={() => setDialog("connect")}>
-					Connect a device
+				<button type="button" className="primary" aria-label="Connect a device" onClick={() => setDialog("connect")}>
+					Connect<span className={styles.long}> a device</span>
 				</button>
 				<ThemeButton />
 			</div>

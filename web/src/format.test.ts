@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatBytes, formatCount, formatDay, formatDuration, formatNumberOf, formatTime, shortType } from "./format";
+import { formatBytes, formatCount, formatDay, formatDuration, formatDurationShort, formatNumberOf, formatTime, shortType } from "./format";
 
 test.each([
 	[0, "0 B"],
@@ -29,6 +29,16 @@ test.each([
 	[3_599_600, "1 h 0 min"],
 	[90_000_000, "1 d 1 h"],
 ])("formatDuration(%d) is %s", (milliseconds, want) => expect(formatDuration(milliseconds)).toBe(want));
+
+test.each([
+	[0.42, "0.4 ms"],
+	[38_400, "38.4 s"],
+	[59_960, "60 s"],
+	[412_000, "412 s"],
+	[1_000_000, "17 min"],
+	[7_560_000, "2.1 h"],
+	[276_480_000, "3.2 d"],
+])("formatDurationShort(%d) is %s", (milliseconds, want) => expect(formatDurationShort(milliseconds)).toBe(want));
 
 test("counts are grouped and agree with their noun", () => {
 	expect(formatCount(88_310)).toBe("88,310");

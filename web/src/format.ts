@@ -45,6 +45,16 @@ export function formatDuration(milliseconds: number): string {
 	return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** A duration in milliseconds for a narrow column: one unit, three figures. "212 ms", "38.4 s", "412 s", "17 min", "2.1 h", "3.2 d". */
+export function formatDurationShort(milliseconds: number): string {
+	const seconds = milliseconds / 1000;
+	if (seconds < 59.95) return formatDuration(milliseconds);
+	if (seconds < 999.5) return `${Math.round(seconds)} s`;
+	if (seconds < 99.5 * 60) return `${Math.round(seconds / 60)} min`;
+	const hours = seconds / 3600;
+	return hours < 47.95 ? `${hours.toFixed(1)} h` : `${(hours / 24).toFixed(hours < 2388 ? 1 : 0)} d`;
+}
+
 const pad = (value: number, digits: number) => String(value).padStart(digits, "0");
 
 /** The local time of day of an RFC 3339 time, to the millisecond: "14:02:11.480". */

@@ -1,14 +1,9 @@
+import { localProxy, splitAddress } from "../address";
 import type { Dashboard } from "../state/dashboard";
 import { useStore } from "../state/store";
 import { Copyable } from "../ui/Copyable";
 import { Modal } from "../ui/Modal";
 import styles from "./dialogs.module.css";
-
-/** Splits host:port, also [::1]:8080. */
-export function splitAddress(address: string): { host: string; port: string } {
-	const at = address.lastIndexOf(":");
-	return { host: address.slice(0, at).replace(/^\[|\]$/g, ""), port: address.slice(at + 1) };
-}
 
 /** How a device is connected: where the proxy is, and the certificate that the device must trust. */
 export function ConnectDialog({ dashboard, onClose }: { dashboard: Dashboard; onClose: () => void }) {
@@ -39,7 +34,7 @@ export function ConnectDialog({ dashboard, onClose }: { dashboard: Dashboard; on
 							</tr>
 						</thead>
 						<tbody>
-							{(reachable ? status.addresses : [status.proxy]).map((address) => (
+							{(reachable ? status.addresses : [localProxy(status.proxy)]).map((address) => (
 								<tr key={address}>
 									<td className="data">{splitAddress(address).host}</td>
 									<td className="data">{splitAddress(address).port}</td>

@@ -1,7 +1,9 @@
 import { useEffect, useState } from "react";
-import { type Api, explain } from "../client";
+import type { Api } from "../client";
 import { formatDuration, formatTime } from "../format";
-import type { NewShare, Share, ShareList, Summary } from "../types";
+import { SessionShares } from "../state/shares";
+import { useStore } from "../state/store";
+import type { Share, Summary } from "../types";
 import { CopyButton } from "../ui/Copyable";
 import { Modal } from "../ui/Modal";
 import { urlParts } from "../words";
@@ -18,24 +20,13 @@ const lives: [label: string, seconds: number][] = [
 /** Makes, shows and revokes the links to one session. */
 export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onClose: () => void }) {
 	const [life, setLife] = useState(7 * 24 * hour);
-	const [made, setMade] = useState<NewShare>();
-	const [shares, setShares] = useState<Share[]>();
-	const [problem, setProblem] = useState("");
 	// The dialog is about the session it was opened for, whatever is selected later.
 	const [session] = useState(row);
-	const attempt = async (work: () => Promise<void>) => {
-		setProblem("");
-		try {
-			await work();
-			const list = await api.get<ShareList>("shares");
-			setShares(list.shares.filter((share) => share.session === session.id));
-		} catch (error) {
-			setProblem(explain(error));
-		}
-	};
+	const [links] = useState(() => new SessionShares(api, row.id));
 	useEffect(() => {
-		attempt(async () => {});
-	}, []);
+		links.load();
+	}, [links]);
+	const { shares, made, problem } = useStore(links.state);
 	const { scheme, host, path } = urlParts(session);
 	return (
 		<Modal title="Share this session" onClose={onClose}>
@@ -57,13 +48,7 @@ export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onC
 						))}
 					</select>
 				</label>
-				<button
-					type="button"
-					className="primary"
-					onClick={() =>
-						attempt(async () => setMade(await api.post<NewShare>("shares", { session: session.id, expires_in: life })))
-					}
-				>
+				<button type="button" className="primary" onClick={() => links.make(life)}>
 					Make a link
 				</button>
 			</div>
@@ -87,17 +72,7 @@ export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onC
 							<li key={share.id}>
 								<span className="data">{share.id}</span>
 								<span className="dim">{expiry(share)}</span>
-								<button
-									type="button"
-									className="quiet"
-									aria-label={`Revoke the link ${share.id}`}
-									onClick={() =>
-										attempt(async () => {
-											await api.delete(`shares/${share.id}`);
-											if (made?.id === share.id) setMade(undefined);
-										})
-									}
-								>
+								<button type="button" className="quiet" aria-label={`Revoke the link ${share.id}`} onClick={() => links.revoke(share)}>
 									Revoke
 								</button>
 							</li>

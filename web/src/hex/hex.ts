@@ -1,6 +1,6 @@
 // The hex view's text: what one row of it says, and how an offset is written and read.
 
-const digits = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+const byteDigits = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 /** How many hex digits an offset into a body of this size needs: an even number, at least eight. */
 export function offsetDigits(size: number): number {
@@ -20,7 +20,7 @@ export function hexOf(bytes: Uint8Array, width: number): string {
 	for (let at = 0; at < width; at++) {
 		if (at > 0) text += at % 8 === 0 ? "  " : " ";
 		const byte = bytes[at];
-		text += byte === undefined ? "  " : digits[byte];
+		text += byte === undefined ? "  " : byteDigits[byte];
 	}
 	return text;
 }

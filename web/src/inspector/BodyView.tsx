@@ -73,11 +73,17 @@ function Download({ api, session, side, coding }: { api: Api; session: Session; 
 	}
 	return (
 		<>
-			<a className="button quiet" href={api.body(session.id, side, { as: "decoded", download: "" })} download>
-				Download decoded
+			<a
+				className="button quiet"
+				href={api.body(session.id, side, { as: "decoded", download: "" })}
+				download
+				aria-label="Download decoded"
+				title="Download with its content coding undone"
+			>
+				↓ Decoded
 			</a>
-			<a className="button quiet" href={wire} download title={`As it passed, ${coding}`}>
-				{coding}
+			<a className="button quiet" href={wire} download aria-label={`Download as it passed, ${coding}`} title="Download the bytes as they passed">
+				↓ {coding}
 			</a>
 		</>
 	);

@@ -11,7 +11,7 @@ export function Fields({ message, side }: { message: Message; side: Side }) {
 	if (message.head === "" && message.fields.length === 0) return null;
 	const shown = received && message.received ? readHead(message.received) : { start: startLine(message.head), fields: message.fields };
 	return (
-		<div className={styles.fields} tabIndex={0} role="region" aria-label={`Fields of the ${side}`}>
+		<section className={styles.fields} aria-label={`Fields of the ${side}`}>
 			{message.received && (
 				<div className={styles.which}>
 					<span className="seg">
@@ -27,11 +27,12 @@ export function Fields({ message, side }: { message: Message; side: Side }) {
 			)}
 			{(message.informational ?? []).map((head, at) => {
 				const { start, fields } = readHead(head);
+				// oxlint-disable-next-line react/no-array-index-key -- their order is what they are, and they are only ever added to
 				return <Group key={at} start={start} fields={fields} />;
 			})}
 			<Group start={shown.start} fields={shown.fields} />
 			{message.trailers && message.trailers.length > 0 && <Group start={<i>Trailers</i>} fields={message.trailers} />}
-		</div>
+		</section>
 	);
 }
 
@@ -41,6 +42,7 @@ function Group({ start, fields }: { start: ReactNode; fields: readonly Field[] }
 			{start && <p className={styles.start}>{start}</p>}
 			<dl>
 				{fields.map(([name, value], at) => (
+					// oxlint-disable-next-line react/no-array-index-key -- fields repeat, and their order is what they are
 					<div key={at}>
 						<dt>{name}</dt>
 						<dd>{value === "" ? <span className="dimmer">(empty)</span> : value}</dd>

@@ -55,13 +55,14 @@ export function HexView({ source, tools, download, sha256 }: BodyViewProps) {
 				<GoTo size={size} onGo={(offset) => scroller.scrollTo(Math.floor(offset / width) * rowHeight)} />
 				{download}
 			</div>
-			<div ref={frame} className={styles.view} onKeyDown={(event) => onKey(event, scroller)}>
+			<div ref={frame} className={styles.view}>
 				<Virtual
 					scroller={scroller}
 					focusable
 					role="region"
 					label="Bytes of the body"
-					row={(row, y) => {
+					onKeyDown={(event) => onKey(event, scroller)}
+					renderRow={(row, y) => {
 						const from = row * width;
 						const bytes = source.cache.bytes(from, Math.min(size, from + width));
 						return (

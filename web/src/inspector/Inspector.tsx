@@ -30,7 +30,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 		<section className={styles.inspector} aria-label={known ? `Session ${known.id}` : "Session"}>
 			<div className={styles.title}>{known && <Title known={known} head={session?.response.head ?? ""} tls={session?.tls} />}</div>
 			<div className={styles.tabs}>
-				<div role="tablist" aria-label="Parts of the session" onKeyDown={onTabKey}>
+				<div role="tablist" tabIndex={-1} aria-label="Parts of the session" onKeyDown={onTabKey}>
 					{tabs.map((name) => (
 						<button
 							key={name}

@@ -12,7 +12,6 @@ export function Overview({ session }: { session: Session }) {
 		<div className={styles.overview} tabIndex={-1}>
 			<section className={`${styles.story} ${bad ? styles.bad : ""}`}>
 				<p>{story(session)}</p>
-				{session.error && <p className={styles.error}>{session.error}</p>}
 				<p className="dim">{stateMeaning[session.state]}</p>
 				<Missing side="request" body={request.body} />
 				<Missing side="response" body={response.body} />
@@ -124,7 +123,6 @@ function Timing({ session }: { session: Session }) {
 				<tr className={styles.total}>
 					<th scope="row">{session.state === "open" ? "So far" : "Total"}</th>
 					<td className="num">{formatDuration(session.duration)}</td>
-					<td />
 				</tr>
 			</tbody>
 		</table>

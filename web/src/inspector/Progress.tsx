@@ -1,4 +1,5 @@
 import { formatBytes, formatDuration, formatRate } from "../format";
+import { useClock } from "../state/clock";
 import { contentLength, type Sample, speedOf, timeLeft } from "../state/progress";
 import type { Message } from "../types";
 import styles from "./Progress.module.css";
@@ -7,7 +8,7 @@ import styles from "./Progress.module.css";
 export function Progress({ message, samples }: { message: Message; samples: Sample[] }) {
 	const { size, passed } = message.body;
 	const total = contentLength(message.fields);
-	const speed = speedOf(samples, Date.now());
+	const speed = speedOf(samples, useClock());
 	const left = timeLeft(passed, total, speed);
 	if (size === 0 && total === undefined) return null;
 	return (

@@ -16,15 +16,15 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 	const columns = useColumns(frame);
 	const document = useMemo(() => new TextDocument(source, contentType), [source, contentType]);
 	useEffect(() => document.start(), [document]);
-	const { size, growing } = useStore(source.state);
+	const { size, growing, problem: sourceProblem } = useStore(source.state);
 	const { text, indented, page, pages, from, to, charset, problem } = useStore(document.state);
 	const [indent, setIndent] = useState(true);
 	const shown = (indent ? indented : undefined) ?? text;
 	// Line numbers take a fixed gutter; pages have none, because nobody counted the lines before them.
 	const gutter = pages === 1 ? 7 : 0;
 	const rows = useMemo(
-		() => (shown === undefined || columns === 0 ? undefined : rowsOf(shown, Math.max(8, columns - gutter))),
-		[shown, columns, gutter],
+		() => (shown === undefined || columns === 0 || (shown === "" && sourceProblem) ? undefined : rowsOf(shown, Math.max(8, columns - gutter))),
+		[shown, columns, gutter, sourceProblem],
 	);
 	const scroller = useMemo(() => new Scroller(20), []);
 	useEffect(() => scroller.setRows(rows?.starts.length ?? 0), [scroller, rows]);
@@ -38,22 +38,28 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 			<div className={styles.tools}>
 				{tools}
 				{indented !== undefined && (
-					<button type="button" className="quiet" aria-pressed={indent} onClick={() => setIndent(!indent)}>
-						{indent ? "Indented" : "As sent"}
-					</button>
+					<span className="seg" role="group" aria-label="Lay out JSON">
+						<button type="button" aria-pressed={indent} onClick={() => setIndent(true)}>
+							Indented
+						</button>
+						<button type="button" aria-pressed={!indent} onClick={() => setIndent(false)}>
+							As sent
+						</button>
+					</span>
 				)}
 				<span className="grow" />
 				{pages > 1 && <GoTo size={size} onGo={(offset) => document.showOffset(offset)} />}
 				{download}
 			</div>
-			<div ref={frame} className={styles.view} onKeyDown={(event) => onKey(event, scroller)}>
+			<div ref={frame} className={styles.view}>
 				{rows && (
 					<Virtual
 						scroller={scroller}
 						focusable
 						role="region"
 						label="Text of the body"
-						row={(row, y) => (
+						onKeyDown={(event) => onKey(event, scroller)}
+						renderRow={(row, y) => (
 							<div key={row} className={styles.textRow} style={{ transform: `translateY(${y}px)` }}>
 								{gutter > 0 && (
 									<span className={styles.number} style={{ width: `${gutter - 2}ch` }}>
@@ -67,7 +73,7 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 				)}
 			</div>
 			<div className={styles.where}>
-				{problem && <span className="bad">{problem}</span>}
+				{problem && problem !== sourceProblem && <span className="bad">{problem}</span>}
 				{pages > 1 ? (
 					<>
 						<span>

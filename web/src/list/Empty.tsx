@@ -1,5 +1,6 @@
 import type { Dashboard } from "../state/dashboard";
 import { useStore } from "../state/store";
+import { localProxy } from "../address";
 import { Copyable } from "../ui/Copyable";
 import styles from "./Empty.module.css";
 
@@ -18,17 +19,20 @@ export function Empty({ dashboard }: { dashboard: Dashboard }) {
 		);
 	}
 	if (!status) return null;
+	const proxy = localProxy(status.proxy);
 	return (
 		<div className={styles.empty}>
 			<h2>Nothing captured yet</h2>
 			<p>
-				Point a client at the proxy <b className="data">{status.proxy}</b>, and its sessions appear here as they happen. To try it, save the
-				certificate that this Millpond signs with, and let curl trust it:
+				Point a client at the proxy <b className="data">{proxy}</b>, and its sessions appear here as they happen. To try it, fetch the certificate
+				that this Millpond signs with (or{" "}
+				<a href={dashboard.api.url("ca")} download="millpond-ca.pem">
+					download it
+				</a>
+				), and let curl trust it:
 			</p>
-			<a className="button quiet" href={dashboard.api.url("ca")} download="millpond-ca.pem">
-				Download the CA certificate
-			</a>
-			<Copyable label="the command" text={`curl --proxy http://${status.proxy} --cacert millpond-ca.pem https://example.org/`} />
+			<Copyable label="the command that fetches the certificate" text={`curl --proxy http://${proxy} -o millpond-ca.pem ${status.setup}ca.pem`} />
+			<Copyable label="the command that sends a request" text={`curl --proxy http://${proxy} --cacert millpond-ca.pem https://example.org/`} />
 			<p>
 				A browser or a phone takes a few steps more: <b>Connect a device</b>, above, has them.
 			</p>

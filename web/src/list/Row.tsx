@@ -1,4 +1,4 @@
-import { formatBytes, formatCount, formatDuration, shortType } from "../format";
+import { formatBytes, formatCount, formatDurationShort, shortType } from "../format";
 import type { Summary } from "../types";
 import { stateWords } from "../words";
 import styles from "./SessionsPane.module.css";
@@ -27,7 +27,12 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 			role="row"
 			aria-rowindex={index + 2}
 			aria-selected={selected}
-			onMouseDown={(event) => event.button === 0 && onSelect()}
+			onMouseDown={(event) => {
+				if (event.button !== 0) return;
+				event.preventDefault();
+				document.getElementById("sessions")?.focus();
+				onSelect();
+			}}
 		>
 			<span className="num dimmer" role="gridcell">
 				{formatCount(row.id)}
@@ -43,7 +48,7 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 			</span>
 			<span role="gridcell" title={row.host + row.path}>
 				<span className={styles.inlineHost}>{row.host}</span>
-				{row.path || (row.flags.includes("tunnel") ? <span className="dim">tunnel</span> : "")}
+				{row.path || (row.flags.includes("tunnel") ? <span className="dim"> tunnel</span> : "")}
 				{failed && <span className={styles.why}> · {row.error || stateWords[row.state]}</span>}
 			</span>
 			<span className="dim" role="gridcell" title={row.content_type}>
@@ -53,7 +58,7 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 				{formatBytes(row.response_bytes)}
 			</span>
 			<span className="num" role="gridcell">
-				{formatDuration(row.duration)}
+				{formatDurationShort(row.duration)}
 			</span>
 			<span className={styles.waterfall} role="gridcell" aria-hidden="true">
 				{barsOf(row, scale).map((bar) => (

@@ -63,7 +63,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 					<Virtual
 						scroller={list.scroller}
 						role="rowgroup"
-						row={(index, top) => {
+						renderRow={(index, top) => {
 							const row = list.rowAt(index);
 							return (
 								<Row
@@ -93,7 +93,9 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 }
 
 function onKey(event: KeyboardEvent, dashboard: Dashboard): void {
-	if (event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
+	if (event.ctrlKey || event.metaKey || event.altKey) return;
+	// The empty list has buttons of its own.
+	if ((event.target as Element).closest("button, a")) return;
 	const { list } = dashboard;
 	const moves: Record<string, () => void> = {
 		ArrowDown: () => list.move(1),

@@ -33,14 +33,14 @@ export function scaleOf(rows: readonly Summary[]): Scale {
 	for (const span of spans) {
 		const last = merged.at(-1);
 		if (last && span.from <= last.to) last.to = Math.max(last.to, span.to);
-		else merged.push({ ...span });
+		else merged.push(span);
 	}
 	const worked = merged.reduce((sum, span) => sum + span.to - span.from, 0);
 	let at = 0;
 	let end = merged[0]?.from ?? 0;
 	const busy = merged.map((span) => {
 		at += Math.min(span.from - end, worked * gapShare);
-		const placed = { ...span, at };
+		const placed = { from: span.from, to: span.to, at };
 		at += span.to - span.from;
 		end = span.to;
 		return placed;

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";
 import { useStore } from "../state/store";
 import { visibleRows } from "./geometry";
 import type { Scroller } from "./scroller";
@@ -6,15 +6,16 @@ import styles from "./Virtual.module.css";
 
 /**
  * Paints the rows of a Scroller that are in view. The layer that holds them stays with the viewport, and each row stands where the position
- * says, so neither its height nor the rows' places ever exceed what a browser can hold. `row` must set its own height, `top` and position.
+ * says, so neither its height nor the rows' places ever exceed what a browser can hold. `renderRow` sets its own height, and puts itself `top` pixels below the layer's top.
  */
 export function Virtual(props: {
 	scroller: Scroller;
-	row: (index: number, top: number) => ReactNode;
+	renderRow: (index: number, top: number) => ReactNode;
+	onKeyDown?: (event: KeyboardEvent) => void;
 	label?: string;
 	focusable?: boolean;
 	className?: string | undefined;
-	role?: string;
+	role: string;
 }) {
 	const { scroller } = props;
 	const outer = useRef<HTMLDivElement>(null);
@@ -22,14 +23,16 @@ export function Virtual(props: {
 	const view = useStore(scroller.view);
 	const { from, to } = visibleRows(view, view.position);
 	const rows: ReactNode[] = [];
-	for (let index = from; index < to; index++) rows.push(props.row(index, index * view.rowHeight - view.position));
+	for (let index = from; index < to; index++) rows.push(props.renderRow(index, index * view.rowHeight - view.position));
 	return (
+		// oxlint-disable-next-line jsx-a11y/no-static-element-interactions -- whoever listens to keys gives a role
 		<div
 			ref={outer}
 			className={`${styles.outer} ${props.className ?? ""}`}
-			tabIndex={props.focusable ? 0 : -1}
+			tabIndex={props.focusable ? 0 : undefined}
 			role={props.role}
 			aria-label={props.label}
+			onKeyDown={props.onKeyDown}
 		>
 			<div className={styles.track} role="presentation">
 				<div className={styles.layer} style={{ height: view.viewport }} role="presentation">

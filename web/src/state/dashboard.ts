@@ -1,7 +1,7 @@
 import { type Api, explain, Problem } from "../client";
 import type { LiveStatus, Status } from "../types";
 import { SessionList } from "./list";
-import { Live, type Socket } from "./live";
+import { Live } from "./live";
 import { OpenSession } from "./session";
 import { Store } from "./store";
 
@@ -25,7 +25,7 @@ export class Dashboard {
 	constructor(api: Api) {
 		this.api = api;
 		this.live = new Live({
-			connect: () => new WebSocket(api.live()) as Socket,
+			connect: () => new WebSocket(api.live()),
 			onWindow: (window, filter) => this.list.onWindow(window, filter),
 			onInvalid: (filter, why) => this.list.onInvalid(filter, why),
 			onSession: (id, session) => this.session.changed(id, session !== undefined),

@@ -3,10 +3,7 @@ import type { LiveStatus, LiveWindow } from "../types";
 import { Live, type Socket } from "./live";
 
 /** A socket whose other end is the test. */
-class Wire implements Socket {
-	onopen: (() => void) | null = null;
-	onmessage: ((event: { data: unknown }) => void) | null = null;
-	onclose: ((event: { code: number }) => void) | null = null;
+class Wire extends EventTarget implements Pick<Socket, "send" | "close"> {
 	sent: Record<string, unknown>[] = [];
 	closed = false;
 	send(text: string) {
@@ -15,8 +12,14 @@ class Wire implements Socket {
 	close() {
 		this.closed = true;
 	}
+	opens() {
+		this.dispatchEvent(new Event("open"));
+	}
+	breaks() {
+		this.dispatchEvent(new Event("close"));
+	}
 	says(message: object) {
-		this.onmessage?.({ data: JSON.stringify(message) });
+		this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) }));
 	}
 }
 
@@ -55,13 +58,13 @@ describe("a view", () => {
 	test("asked for before the connection stands is sent when it does", () => {
 		live.show(all);
 		expect(wire().sent).toEqual([]);
-		wire().onopen?.();
+		wire().opens();
 		expect(wire().sent).toMatchObject([{ type: "view", ...all }]);
 		expect(live.connection.get()).toBe("live");
 	});
 
 	test("keeps its id while only the window moves, and is not sent twice for the same window", () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show(all);
 		live.show({ ...all });
 		live.show({ ...all, from: 40, tail: false });
@@ -70,7 +73,7 @@ describe("a view", () => {
 	});
 
 	test("of a new filter is a new one, and answers to the former are dropped once it is answered", () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show(all);
 		const first = wire().sent[0]?.id;
 		wire().says(window(first, 9));
@@ -88,7 +91,7 @@ describe("a view", () => {
 	});
 
 	test("that was superseded before its answer is closed", () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show(all);
 		wire().says(window(wire().sent[0]?.id));
 		for (const filter of ["z", "zi", "zip"]) live.show({ ...all, filter });
@@ -100,7 +103,7 @@ describe("a view", () => {
 	});
 
 	test("that is refused leaves the former one in place, which goes on moving", () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show(all);
 		const first = wire().sent[0]?.id;
 		wire().says(window(first));
@@ -114,14 +117,14 @@ describe("a view", () => {
 
 describe("a lost connection", () => {
 	test("is made again, with the view and the watched sessions", async () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show({ ...all, filter: "zip" });
 		live.watch(7);
-		wire().onclose?.({ code: 1006 });
+		wire().breaks();
 		expect(live.connection.get()).toBe("reconnecting");
 		await vi.advanceTimersByTimeAsync(250);
 		expect(wires).toHaveLength(2);
-		wire().onopen?.();
+		wire().opens();
 		expect(wire().sent).toMatchObject([
 			{ type: "view", filter: "zip" },
 			{ type: "watch", id: 7 },
@@ -133,7 +136,7 @@ describe("a lost connection", () => {
 	test("is tried again after ever longer waits, at most 5 s", async () => {
 		for (const wait of [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]) {
 			const before = wires.length;
-			wire().onclose?.({ code: 1006 });
+			wire().breaks();
 			await vi.advanceTimersByTimeAsync(wait - 1);
 			expect(wires).toHaveLength(before);
 			await vi.advanceTimersByTimeAsync(1);
@@ -143,17 +146,17 @@ describe("a lost connection", () => {
 
 	test("is not tried again when there is nobody to talk to any more", async () => {
 		mayRetry = async () => false;
-		wire().onclose?.({ code: 1006 });
+		wire().breaks();
 		await vi.advanceTimersByTimeAsync(60_000);
 		expect(wires).toHaveLength(1);
 		expect(live.connection.get()).toBe("ended");
 	});
 
 	test("says nothing more, even if its socket does", async () => {
-		wire().onopen?.();
+		wire().opens();
 		live.show(all);
 		const old = wire();
-		old.onclose?.({ code: 1006 });
+		old.breaks();
 		await vi.advanceTimersByTimeAsync(250);
 		old.says(window(old.sent[0]?.id, 5));
 		expect(windows).toEqual([]);
@@ -161,7 +164,7 @@ describe("a lost connection", () => {
 });
 
 test("only watched sessions are told of, and stop ends everything", () => {
-	wire().onopen?.();
+	wire().opens();
 	live.watch(3);
 	live.watch(3);
 	wire().says({ type: "session", id: 3, session: null });

@@ -12,13 +12,7 @@ export interface View {
 type Incoming = LiveWindow | LiveInvalid | LiveSession | LiveStatus;
 
 /** The part of a WebSocket that Live uses. */
-export interface Socket {
-	onopen: (() => void) | null;
-	onmessage: ((event: { data: unknown }) => void) | null;
-	onclose: ((event: { code: number }) => void) | null;
-	send(text: string): void;
-	close(): void;
-}
+export type Socket = Pick<WebSocket, "addEventListener" | "send" | "close">;
 
 export interface LiveOptions {
 	connect: () => Socket;
@@ -96,24 +90,26 @@ export class Live {
 		const socket = this.#options.connect();
 		this.#socket = socket;
 		let opened = false;
-		socket.onopen = () => {
+		socket.addEventListener("open", () => {
 			if (this.#socket !== socket) return;
 			opened = true;
 			this.#open = true;
-			this.#wait = firstWait;
 			this.connection.set("live");
 			// The server numbers a new connection's views anew, so the view is a new one.
 			this.#id++;
 			this.#shown = undefined;
 			this.#sendView();
 			for (const id of this.#watched) this.#send({ type: "watch", id });
-		};
-		socket.onmessage = (event) => {
-			if (this.#socket === socket) this.#receive(JSON.parse(String(event.data)) as Incoming);
-		};
-		socket.onclose = () => {
+		});
+		socket.addEventListener("message", (event) => {
+			if (this.#socket !== socket) return;
+			// Only a server that speaks is back: one that accepts and drops connections is left in peace.
+			this.#wait = firstWait;
+			this.#receive(JSON.parse(String(event.data)) as Incoming);
+		});
+		socket.addEventListener("close", () => {
 			if (this.#socket === socket) this.#lost(opened);
-		};
+		});
 	}
 
 	#lost(opened: boolean): void {

@@ -1,6 +1,6 @@
 import { type Api, Problem } from "../client";
 import type { Grant } from "../types";
-import { Live, type Socket } from "./live";
+import { Live } from "./live";
 import { OpenSession } from "./session";
 import { Store } from "./store";
 
@@ -17,7 +17,7 @@ export class SharedSession {
 	constructor(api: Api) {
 		this.api = api;
 		this.live = new Live({
-			connect: () => new WebSocket(api.live()) as Socket,
+			connect: () => new WebSocket(api.live()),
 			onWindow: () => {},
 			onInvalid: () => {},
 			onSession: (id, session) => this.session.changed(id, session !== undefined),

@@ -14,7 +14,7 @@ export class Store<T> {
 	set = (value: T): void => {
 		if (Object.is(value, this.#value)) return;
 		this.#value = value;
-		for (const listener of [...this.#listeners]) listener();
+		for (const listener of Array.from(this.#listeners)) listener();
 	};
 
 	/** Replaces some properties of an object's value. */

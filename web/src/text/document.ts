@@ -71,6 +71,7 @@ export class TextDocument {
 		if (next === this.state.get().page) return;
 		this.#reading?.abort();
 		this.#reading = undefined;
+		this.#again = false;
 		this.state.patch({ page: next });
 		this.#load();
 	}
@@ -97,6 +98,7 @@ export class TextDocument {
 			return;
 		}
 		const { size, growing } = this.#source.state.get();
+		if (size === 0 && growing) return; // nothing is there, and nothing is known yet
 		const { page } = this.state.get();
 		const range = pageRange(page, size);
 		const wanted = `${page} ${range.from} ${range.to} ${growing}`;

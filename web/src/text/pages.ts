@@ -45,6 +45,7 @@ function boundary(bytes: Uint8Array, base: number, nominal: number, charset: str
 	if (wide) return nominal + (nominal % 2);
 	let place = at;
 	// UTF-8 continuation bytes are 10xxxxxx, and at most three follow each other.
-	while (charset === "utf-8" && place < at + 3 && ((bytes[place] ?? 0) & 0xc0) === 0x80) place++;
+	const last = charset === "utf-8" ? at + 3 : at;
+	while (place < last && ((bytes[place] ?? 0) & 0xc0) === 0x80) place++;
 	return base + place;
 }

@@ -72,8 +72,9 @@ export function rowsOf(text: string, columns: number): Rows {
 /** What a row shows. Control characters become their pictures, so that nothing hides and nothing turns the text around. */
 export function rowText(rows: Rows, row: number): string {
 	const text = rows.text.slice(rows.starts[row], rows.ends[row]);
-	return text.replaceAll(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]/g, (character) => {
+	return text.replaceAll(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, (character) => {
 		const code = character.charCodeAt(0);
+		if (character === "\t") return character;
 		if (code === 0x7f) return "␡";
 		return code < 0x20 ? String.fromCharCode(0x2400 + code) : "�";
 	});

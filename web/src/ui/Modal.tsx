@@ -19,7 +19,7 @@ export function Modal({ title, onClose, children }: { title: string; onClose: ()
 				event.preventDefault();
 				onClose();
 			}}
-			onMouseDown={(event) => event.target === dialog.current && onClose()}
+			closedby="any"
 		>
 			<div className={styles.inside}>
 				<header className={styles.title}>

@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import { localProxy, splitAddress } from "./address";
+
+test.each([
+	["127.0.0.1:8080", { host: "127.0.0.1", port: "8080" }],
+	["[::1]:8080", { host: "::1", port: "8080" }],
+	["[fe80::1%eth0]:1", { host: "fe80::1%eth0", port: "1" }],
+])("%s is split", (address, want) => expect(splitAddress(address)).toEqual(want));
+
+test.each([
+	["0.0.0.0:8080", "127.0.0.1:8080"],
+	["[::]:8080", "127.0.0.1:8080"],
+	["[::1]:8080", "[::1]:8080"],
+	["192.168.1.10:3128", "192.168.1.10:3128"],
+])("on its own machine %s is reached at %s", (address, want) => expect(localProxy(address)).toBe(want));
