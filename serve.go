@@ -122,6 +122,9 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 		return err
 	}
 
+	if err := store.ServedAt("http://" + reachable(dashboardAddr) + "/"); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "dashboard http://%s/#token=%s\n", reachable(dashboardAddr), token)
 	fmt.Fprintf(out, "proxy %s\n", proxyListener.Addr())
 	fmt.Fprintf(out, "ca %s\n", filepath.Join(authority, "cert.pem"))

@@ -33,8 +33,8 @@ func (s *Server) decoded(session *storage.Session, side storage.Side) (*storage.
 	} else {
 		probe.Close()
 	}
-	derived, err := s.store.Derive(session.ID, side.String()+".decoded", maxDecoded, func(w io.Writer) error {
-		return s.decode(w, session.ID, side, coding)
+	derived, err := s.store.Derive(session.ID, side.String()+".decoded", maxDecoded, func(ctx context.Context, w io.Writer) error {
+		return s.decode(ctx, w, session.ID, side, coding)
 	})
 	if err != nil {
 		return nil, s.failed("decode the body", err)
@@ -42,19 +42,22 @@ func (s *Server) decoded(session *storage.Session, side storage.Side) (*storage.
 	return derived, nil
 }
 
-func (s *Server) decode(w io.Writer, id uint64, side storage.Side, coding string) error {
+func (s *Server) decode(ctx context.Context, w io.Writer, id uint64, side storage.Side, coding string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	select {
 	case s.decoding <- struct{}{}:
 		defer func() { <-s.decoding }()
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	body, err := s.store.Body(id, side)
 	if err != nil {
 		return fmt.Errorf("open the body: %w", err)
 	}
 	defer body.Close()
-	decoder, err := content.Decode(&follower{ctx: s.ctx, body: body}, coding)
+	decoder, err := content.Decode(&follower{ctx: ctx, body: body}, coding)
 	if err != nil {
 		return err
 	}

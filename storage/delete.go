@@ -47,6 +47,7 @@ func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
 		s.appendValue(rec, rec.gone)
 	}
 	s.commit()
+	s.derived.drop(ids...)
 	s.feeds.publish(ids...)
 	return len(open) + len(ended), s.commitError()
 }

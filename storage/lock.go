@@ -58,6 +58,9 @@ func lockDir(dir string) (*dirLock, error) {
 	return l, nil
 }
 
+// ServedAt says where the dashboard answers, so that a second process on the same data can say it too.
+func (s *Store) ServedAt(dashboard string) error { return s.lock.tell(dashboard) }
+
 // tell writes who holds the directory, and where its dashboard answers once that is known, for a second process to show.
 func (l *dirLock) tell(dashboard string) error {
 	host, err := os.Hostname()

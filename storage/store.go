@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"millpond/migrations"
 )
 
 // SlowDisk says what gives when the disk cannot keep up.
@@ -51,6 +53,7 @@ type Store struct {
 	budget  *budget
 	feeds   feeds
 	recent  *recent
+	derived *derived
 	live    live
 
 	ready     *recordings // for the workers
@@ -119,10 +122,16 @@ func openStore(cfg Config) (_ *Store, err error) {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return nil, err
 	}
+	if err := migrations.Migrate(s.dir, lockName, "ca"); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{"log", "chunks", "incoming"} {
 		if err := s.files.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make %s directory: %w", dir, err)
 		}
+	}
+	if s.derived, err = newDerived(s.files, derivedTotal); err != nil {
+		return nil, err
 	}
 	if err := s.files.SyncDir("."); err != nil {
 		return nil, fmt.Errorf("sync data directory: %w", err)
@@ -143,6 +152,9 @@ func (s *Store) segmentHead() segmentHead {
 // release lets go of everything that is open.
 func (s *Store) release() error {
 	var errs []error
+	if s.derived != nil {
+		s.derived.close()
+	}
 	if s.log != nil {
 		errs = append(errs, s.log.close())
 	}
@@ -211,6 +223,9 @@ func (s *Store) problem(err error) {
 	text := reason(err)
 	if old := s.trouble.Swap(&text); old == nil || *old != text {
 		s.logger.Error("keep sessions", "error", err)
+	}
+	if diskFull(err) {
+		s.derived.dropIdle() // it can be made again
 	}
 }
 
