@@ -97,6 +97,28 @@ func TestCurl(t *testing.T) {
 	}
 }
 
+// A tunnel may hold plain HTTP, and HTTP/2 whose client knows that the server speaks it.
+func TestCurlThroughATunnelWithoutTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	for flag, protocol := range map[string]string{"--http1.1": "HTTP/1.1", "--http2-prior-knowledge": "HTTP/2"} {
+		t.Run(flag, func(t *testing.T) {
+			p := startProxy(t, Config{})
+			out, code := run(t, "", "curl", "-sS", "-p", "-x", "http://"+p.addr, flag, s.URL+"/")
+			if code != 0 || !strings.HasPrefix(out, protocol) {
+				t.Fatalf("curl: %d: %s", code, out)
+			}
+			if s := p.only(); s.State != storage.Done || s.Scheme != "http" || s.Protocol != protocol || s.TLS != nil {
+				t.Errorf("session %+v", s)
+			}
+		})
+	}
+}
+
 func TestCurlThatDoesNotTrustUs(t *testing.T) {
 	port := webServer(t, upstreamCA().issue(nil, "localhost"))
 	p := startProxy(t, Config{})

@@ -24,13 +24,7 @@ func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authorit
 	s.Sides[storage.Request].Head = head
 
 	dialing, cancel := context.WithCancel(ctx)
-	client := startPeek(c, c.r)
-	go func() { // a client that leaves ends the dial
-		<-client.done
-		if client.err != nil {
-			cancel()
-		}
-	}()
+	client := startPeek(c, c.r, cancel) // a client that leaves ends the dial
 	s.Timing.Connect = time.Now()
 	up, err := p.dial(dialing, "tcp", authority)
 	if err != nil {

@@ -21,6 +21,9 @@ const resumeLimit = 256
 // errLoop is the reason for a dial that would have reached this process itself.
 var errLoop = errors.New("the address is Millpond's own")
 
+// errWantsCertificate is the reason for a handshake that upstream ended after it asked for a client certificate and got none.
+var errWantsCertificate = errors.New("upstream wants a client certificate")
+
 // dial connects to an authority, host:port, with TLS where the scheme is https; then one of the protocols is negotiated (ALPN).
 // Its errors are *upstreamError.
 func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ...string) (*upstreamConn, error) {
@@ -107,6 +110,7 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Limits.DialTime)
 	defer cancel()
 	info := &storage.TLS{ServerName: sni}
+	asked := false
 	tc := tls.Client(&bufferedConn{up.Conn, up.r}, &tls.Config{
 		ServerName:         sni,
 		NextProtos:         protocols,
@@ -121,8 +125,15 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 			}
 			return err
 		},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked = true
+			return new(tls.Certificate), nil // none; many servers only ask
+		},
 	})
 	if err := tc.HandshakeContext(ctx); err != nil {
+		if asked && alertOf(err) != "" {
+			err = fmt.Errorf("%w: %w", errWantsCertificate, err)
+		}
 		return nil, err
 	}
 	state := tc.ConnectionState()

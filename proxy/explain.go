@@ -67,6 +67,8 @@ func explainTLS(authority string, err error) *upstreamError {
 	var cert *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	switch alert := alertOf(err); {
+	case errors.Is(err, errWantsCertificate), alert == "certificate required":
+		why = "it wants a certificate from the client, and Millpond has none to give"
 	case errors.As(err, &cert):
 		return &upstreamError{status, fmt.Sprintf("the certificate of %s is not valid: %s. Start Millpond with --insecure-upstream to accept it, or with --upstream-ca if you trust who signed it",
 			authority, explainCertificate(err)), err}

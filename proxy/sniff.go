@@ -93,18 +93,22 @@ func sniff(c *conn, limit time.Duration) inside {
 	}
 }
 
-// peek waits for a connection's next byte in a goroutine of its own, and leaves it in the reader.
+// peek waits for a connection's next byte, or its end, in a goroutine of its own. It leaves the byte in the reader.
 type peek struct {
 	conn net.Conn
 	done chan struct{} // closed when a byte is there, or err is set
 	err  error
 }
 
-func startPeek(c net.Conn, r *bufio.Reader) *peek {
+// startPeek begins to wait. left is called if the connection ends or breaks; it may be nil.
+func startPeek(c net.Conn, r *bufio.Reader, left func()) *peek {
 	k := &peek{conn: c, done: make(chan struct{})}
 	go func() {
 		defer close(k.done)
 		_, k.err = r.Peek(1)
+		if k.err != nil && left != nil {
+			left()
+		}
 	}()
 	return k
 }
@@ -124,7 +128,8 @@ func (k *peek) stop() {
 // first tells what happened first on a connection whose two sides may both begin.
 type first struct {
 	who speaker
-	end bool // it sent nothing and ended its sending
+	end bool  // it sent nothing and ended its sending
+	err error // of the connection that broke
 }
 
 type speaker uint8
@@ -138,7 +143,7 @@ const (
 
 // waitFirst waits, for as long as it takes, until one side sends or ends. client is a peek at c that has begun.
 func waitFirst(c *conn, client *peek, up *upstreamConn) first {
-	upstream := startPeek(up.Conn, up.r)
+	upstream := startPeek(up.Conn, up.r, nil)
 	defer upstream.stop()
 	defer client.stop()
 	if c.under != nil {
@@ -152,7 +157,7 @@ func waitFirst(c *conn, client *peek, up *upstreamConn) first {
 		case errors.Is(k.err, io.EOF):
 			return first{who: spoke, end: true}
 		}
-		return first{who: left}
+		return first{who: left, err: k.err}
 	}
 	select {
 	case <-client.done:

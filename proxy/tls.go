@@ -74,7 +74,11 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return nil, err
 	}
 	config := &tls.Config{Certificates: leaves}
-	secured, err := m.p.secure(hello.Context(), m.up, m.sni, name, hello.SupportedProtos)
+	ctx, cancel := context.WithCancel(hello.Context())
+	defer cancel()
+	client := startPeek(m.Conn, m.r, cancel) // a client that leaves ends the handshake with upstream
+	secured, err := m.p.secure(ctx, m.up, m.sni, name, hello.SupportedProtos)
+	client.stop()
 	if err == nil {
 		m.up = secured
 		if secured.tls.ALPN != "" {
@@ -116,6 +120,10 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 		p.record(s, storage.Interrupted, "Millpond was stopped during the TLS handshake")
 		return
 	case m.refused != nil:
+		if errors.Is(m.refused, context.Canceled) {
+			p.record(s, storage.ClientAborted, m.refused.reason)
+			return
+		}
 		s.Status = m.refused.status
 		p.record(s, storage.Failed, m.refused.reason)
 		if err == nil {
@@ -144,7 +152,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 	var f first
 	switch up.tls.ALPN {
 	case "http/1.1", "":
-		f = waitFirst(c, startPeek(c, c.r), up)
+		f = waitFirst(c, startPeek(c, c.r, nil), up)
 	case "h2": // both sides begin at once, and the client must (RFC 9113, section 3.4)
 		c.reads.within(p.cfg.Limits.HeadTime)
 		_, err := c.r.Peek(1)
@@ -160,6 +168,14 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		if time.Since(secured) < pinTime {
 			p.record(s, storage.Failed, "the client closed the connection as soon as the TLS handshake was done, without a request. "+
 				"Programs do so that accept only certificates they know (pinning): this one has to be told to accept Millpond's, or cannot be read")
+		}
+	case f.who == upstreamLeft && alertOf(f.err) != "":
+		// In TLS 1.3 a server may judge the client after that thinks the handshake done: for want of a client certificate, say.
+		refused := explainTLS(s.Host, f.err)
+		s.Status = refused.status
+		p.record(s, storage.Failed, refused.reason)
+		if tc, ok := c.Conn.(*tls.Conn); ok && c.r.Buffered() == 0 {
+			p.answerInside(tc, refused)
 		}
 	case f.who == upstreamLeft || f.who == upstreamFirst && f.end:
 	case up.tls.ALPN == "h2":

@@ -439,6 +439,11 @@ func TestUpstreamWithBadTLS(t *testing.T) {
 				Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
 			}, nil)
 		}, "no common version"},
+		{"wants a client certificate, TLS 1.2", func(t *testing.T) string {
+			return upstreamTLS(t, &tls.Config{
+				Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12,
+			}, nil)
+		}, "it wants a certificate from the client"},
 		{"no TLS", func(t *testing.T) string {
 			return upstream(t, func(c net.Conn) {
 				c.Read(make([]byte, 1))
@@ -482,6 +487,42 @@ func TestUpstreamWithBadTLS(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// In TLS 1.3 upstream says after the handshake that it wanted a certificate.
+func TestUpstreamThatWantsAClientCertificateLate(t *testing.T) {
+	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}, ClientAuth: tls.RequireAnyClientCert}, nil)
+	p := startProxy(t, Config{})
+	c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.wantFailed("it wants a certificate from the client")
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	got, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 502 ") || !strings.Contains(string(got), "it wants a certificate") {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+}
+
+// An upstream that accepts and then stays silent does not keep us once the client has left.
+func TestClientThatLeavesDuringTheUpstreamHandshake(t *testing.T) {
+	ended := make(chan error, 1)
+	addr := upstream(t, func(c net.Conn) {
+		io.ReadFull(c, make([]byte, 100)) // of our hello
+		ended <- nil
+		_, err := io.Copy(io.Discard, c)
+		ended <- err
+	})
+	p := startProxy(t, Config{})
+	c := p.tunnelTo(addr)
+	go tls.Client(c, &tls.Config{ServerName: "example.com"}).Handshake()
+	<-ended
+	c.Close()
+	<-ended
+	if s := p.only(); s.State != storage.ClientAborted || s.Error == "" {
+		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
 }
 
