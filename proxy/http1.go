@@ -166,7 +166,8 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	}
 	s.Scheme, s.Host = r.target.scheme, r.target.host
 	if host, _, _ := net.SplitHostPort(r.target.authority); strings.EqualFold(host, setupHost) {
-		return h.setup(head, body, nil)
+		toSetup, _ := toOrigin(head, r.target)
+		return h.setup(toSetup, body, nil)
 	}
 	var differs bool
 	r.received = raw

@@ -17,7 +17,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,7 +71,7 @@ func (p *Proxy) begin(ctx context.Context, c *client, s storage.Session, authori
 	mctx.Set(exchangeKey, x)
 
 	if m := p.cfg.RequestModifier; m != nil {
-		err = guard(m, func() error { return m.ModifyRequest(x.req) })
+		err = x.guard(m, func() error { return m.ModifyRequest(x.req) })
 	}
 	if err == nil {
 		err = p.capture().ModifyRequest(x.req)
@@ -118,7 +117,7 @@ func (x *exchange) elsewhere() verdict {
 func (x *exchange) modifyResponse() verdict {
 	var err error
 	if m := x.p.cfg.ResponseModifier; m != nil {
-		err = guard(m, func() error { return m.ModifyResponse(x.res) })
+		err = x.guard(m, func() error { return m.ModifyResponse(x.res) })
 	}
 	if err == nil {
 		err = x.p.capture().ModifyResponse(x.res)
@@ -136,14 +135,11 @@ func (x *exchange) refused(err error) verdict {
 }
 
 // guard runs one modifier. Its error names it; a panic is an error.
-func guard(m any, run func() error) (err error) {
+func (x *exchange) guard(m any, run func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
+			x.p.log.Error("a modifier panicked", "modifier", fmt.Sprintf("%T", m), "panic", v, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the modifier %T panicked: %v", m, v)
-			if pe, ok := v.(error); ok && errors.Is(pe, http.ErrAbortHandler) {
-				return
-			}
-			debug.PrintStack()
 		}
 	}()
 	if err := run(); err != nil {

@@ -75,7 +75,7 @@ func startHarness(t testing.TB, cfg Config) *harness {
 		}
 		logLock.Lock()
 		defer logLock.Unlock()
-		if strings.Contains(log.String(), "panicked") || t.Failed() && log.Len() > 0 {
+		if strings.Contains(log.String(), "serving a client panicked") || t.Failed() && log.Len() > 0 {
 			t.Errorf("the proxy logged:\n%s", log.String())
 		}
 	})

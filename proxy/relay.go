@@ -99,8 +99,7 @@ func (r *request) unreachable(err error) bool {
 		r.x.end(storage.UpstreamAborted, "upstream closed the connection as the request came; the client can try again")
 		return false
 	case errors.Is(err, errLoop) && r.p.listensOn(r.target.authority) && (r.sent.method == http.MethodGet || r.sent.method == http.MethodHead):
-		defer r.x.end(storage.Done, "")
-		return r.setup(r.sent, r.body, r.x.rec)
+		return r.setup(r.sent, r.body, r.x)
 	}
 	return r.refuse(refused.status, refused.reason, storage.Failed)
 }
@@ -127,9 +126,7 @@ func (r *request) send(v verdict) {
 	to := &sink{conn: r.up, writes: &r.up.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw}
 	switch {
 	case v.body == nil && r.body.kind == noBody, v.body == http.NoBody && r.x.reqBody == nil:
-		if r.sendErr = to.flush(); r.sendErr == nil {
-			r.x.rec.Body(storage.Request).Complete()
-		}
+		r.sendErr = to.flush()
 	case v.body == nil && r.body.kind == byLength && int64(r.c.r.Buffered()) >= r.body.length:
 		p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request)}
 		r.sendErr = p.run(r.body)
@@ -181,6 +178,9 @@ func (r *request) noResponse(raw []byte, err error) bool {
 		return r.breakClient(storage.ClientAborted, "the client left before the response came")
 	case r.ctx.Err() != nil:
 		return r.breakClient(storage.Interrupted, "Millpond was stopped before the response came")
+	case r.brokenBody() != nil:
+		r.x.flag(storage.FlagAmbiguousFraming)
+		return r.refuse(http.StatusBadRequest, r.sendErr.Error()+", so that two programs could read the request in two ways", storage.Failed)
 	case errors.Is(err, errHeadTooLarge):
 		return r.refuse(http.StatusBadGateway, "the head of upstream's response is larger than "+size(r.p.cfg.Limits.Head)+", the most that Millpond takes", storage.Failed)
 	case r.up.used && len(raw) == 0:
@@ -209,6 +209,9 @@ func (r *request) respond(res *head) bool {
 	x := r.x
 	if res.status == http.StatusSwitchingProtocols || r.head.method == http.MethodConnect && res.status < 300 {
 		return r.upgrade(res)
+	}
+	if r.upload == nil && r.sendErr == nil {
+		x.rec.Body(storage.Request).Complete() // not before: an upgrade gives a request without a body one
 	}
 	f, ambiguous, dropLength := responseFraming(res, r.sent.method)
 	o := offer{head: res, length: f.known()}
@@ -297,6 +300,9 @@ func (r *request) brokenOff(f framing, err error) bool {
 		return r.breakClient(storage.ClientAborted, "the client left before the end of the response")
 	case r.ctx.Err() != nil:
 		return r.breakClient(storage.Interrupted, "Millpond was stopped before the end of the response")
+	}
+	if broken := r.brokenBody(); broken != nil {
+		return r.breakClient(storage.ClientAborted, "the request's body broke off: "+broken.Error())
 	}
 	// A client that counts bytes or chunks misses some. One that reads until the connection ends must see it break, not end.
 	if f.kind == untilClose && !errors.Is(err, io.ErrUnexpectedEOF) {

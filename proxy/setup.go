@@ -29,23 +29,28 @@ func (p *Proxy) listensOn(authority string) bool {
 	return false
 }
 
-// setup answers a request for the proxy itself. It is a session only where rec is given: a program that was told to fetch one of our own addresses.
-// It ends the connection: what a person looks at once needs none that stays.
-func (h *http1) setup(head *head, body framing, rec *storage.Recording) bool {
+// setup answers a request for the proxy itself, with head in origin form. It is a session only where recorded is given: a program that was told to fetch
+// one of our own addresses. It ends the connection: what a person looks at once needs none that stays.
+func (h *http1) setup(head *head, body framing, recorded *exchange) bool {
 	x := &exchange{client: h.c.under, in: offer{head: head, length: body.known()}}
 	x.viewRequest(h.ctx, setupHost)
 	r := x.req
+	r.URL.Scheme, r.URL.Host = "", "" // as a server has it
 	r.Body = io.NopCloser(newBodyReader(h.c.r, body, h.p.cfg.Limits.Head))
 	h.c.reads.within(h.p.cfg.Limits.HeadTime)
-	w := &setupWriter{h: h, header: http.Header{}, rec: rec, method: head.method}
+	w := &setupWriter{h: h, header: http.Header{}, method: head.method}
+	if recorded != nil {
+		w.rec = recorded.rec
+	}
 	handler := h.p.cfg.Setup
 	if handler == nil {
 		handler = http.HandlerFunc(setupText)
 	}
 	handler.ServeHTTP(w, r)
 	w.WriteHeader(http.StatusOK)
-	if rec != nil {
-		rec.Body(storage.Response).Complete()
+	if recorded != nil {
+		w.rec.Body(storage.Response).Complete()
+		recorded.end(storage.Done, "")
 	}
 	lingerClose(h.c)
 	return false

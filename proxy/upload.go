@@ -13,6 +13,7 @@ import (
 type upload struct {
 	done   chan struct{} // closed when nothing more is read from the client
 	whole  atomic.Bool   // all of it went upstream
+	broken atomic.Bool   // its framing is broken
 	passed atomic.Int64  // writes, to see that it moves
 }
 
@@ -51,9 +52,19 @@ func (r *request) runUpload(to *sink, v verdict) {
 		if isRead(err) {
 			r.leave()
 		} else {
+			u.broken.Store(true)
 			r.up.Close()
 		}
 	}
+}
+
+// brokenBody says what is wrong with the framing of a request's body, for which the sending ended and upstream's connection was closed; nil: nothing.
+func (r *request) brokenBody() error {
+	if r.upload == nil || !r.upload.broken.Load() {
+		return nil
+	}
+	<-r.upload.done
+	return r.sendErr
 }
 
 func isRead(err error) bool {
