@@ -112,7 +112,7 @@ func TestCurlThroughATunnelWithoutTLS(t *testing.T) {
 			if code != 0 || !strings.HasPrefix(out, protocol) {
 				t.Fatalf("curl: %d: %s", code, out)
 			}
-			if s := p.only(); s.State != storage.Done || s.Scheme != "http" || s.Protocol != protocol || s.TLS != nil {
+			if s := p.next(); s.State != storage.Done || s.Scheme != "http" || s.Protocol != protocol || s.TLS != nil {
 				t.Errorf("session %+v", s)
 			}
 		})
@@ -130,9 +130,9 @@ func TestCurlThatDoesNotTrustUs(t *testing.T) {
 
 func TestCurlIsToldOfABadUpstreamCertificate(t *testing.T) {
 	port := webServer(t, upstreamCA().issue(nil, "example.org"))
+	p := startProxy(t, Config{})
 	for _, flag := range []string{"--http2", "--http1.1", "--no-alpn"} {
 		t.Run(flag, func(t *testing.T) {
-			p := startProxy(t, Config{})
 			out, code := run(t, "", "curl", "-sS", "-w", "%{http_code}", "-x", "http://"+p.addr, "--cacert", caFile(t), flag, "https://localhost:"+port+"/")
 			if code != 0 || !strings.Contains(out, "it is for example.org, not for localhost") || !strings.HasSuffix(out, "502") {
 				t.Errorf("curl: %d: %s", code, out)
@@ -148,7 +148,7 @@ func TestCurlOverAnInsecureUpstream(t *testing.T) {
 	if out, code := run(t, "", "curl", "-sS", "-x", "http://"+p.addr, "--cacert", caFile(t), "https://localhost:"+port+"/"); code != 0 {
 		t.Fatalf("curl: %d: %s", code, out)
 	}
-	if s := p.only(); !s.HasFlag(storage.FlagInsecure) || s.TLS == nil || s.TLS.UpstreamError != "it is self-signed" {
+	if s := p.next(); !s.HasFlag(storage.FlagInsecure) || s.TLS == nil || s.TLS.UpstreamError != "it is self-signed" {
 		t.Errorf("session does not say that the certificate is bad: flags %v, TLS %+v", s.Flags, s.TLS)
 	}
 }
@@ -170,7 +170,7 @@ func TestOpenSSLWithoutAName(t *testing.T) {
 				if code != 0 || !strings.Contains(out, "200 OK") {
 					t.Errorf("openssl: %d: %s", code, out)
 				}
-				if s := p.only(); s.State != storage.Done || s.TLS == nil || s.TLS.ServerName != "" {
+				if s := p.next(); s.State != storage.Done || s.TLS == nil || s.TLS.ServerName != "" {
 					t.Errorf("session %+v", s)
 				}
 			})

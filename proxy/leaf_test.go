@@ -126,7 +126,7 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	const names = 3*leafLimit + 100 // the authority was replaced three times
+	const names = 2*leafLimit + 100 // the authority is replaced twice
 	before := heap()
 	for i := range names {
 		if _, err := ca.leaves.get(fmt.Sprintf("host-%d.example.com", i)); err != nil {

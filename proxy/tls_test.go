@@ -89,7 +89,10 @@ func (a *authorityPair) issue(change func(*x509.Certificate), names ...string) t
 }
 
 // testProxy is a harness whose proxy trusts upstreamCA and issues from testCA.
-type testProxy struct{ *harness }
+type testProxy struct {
+	*harness
+	seen int // sessions that the test has asked for
+}
 
 func startProxy(t *testing.T, cfg Config) *testProxy {
 	t.Helper()
@@ -103,7 +106,7 @@ func startProxy(t *testing.T, cfg Config) *testProxy {
 		cancel() // what a test left open is not waited for
 		h.p.Shutdown(ctx)
 	})
-	return &testProxy{h}
+	return &testProxy{harness: h}
 }
 
 // upstream serves each connection to a listener of its own with fn, and returns the listener's address. At the test's end the connections are closed.
@@ -200,28 +203,29 @@ func (p *testProxy) handshake(authority string, config *tls.Config) (*tls.Conn, 
 	return tc, tc.Handshake()
 }
 
-// only waits for the only session, and returns it.
-func (p *testProxy) only() storage.Session {
+// next waits until the session after the one last asked for has ended, and returns it. There must be none beyond it.
+func (p *testProxy) next() storage.Session {
 	p.t.Helper()
 	return p.all(1)[0]
 }
 
-// all waits until n sessions have ended, and returns them. More than n are an error.
+// all is next for n sessions.
 func (p *testProxy) all(n int) []storage.Session {
 	p.t.Helper()
 	var sessions []storage.Session
-	for i := range n {
-		sessions = append(sessions, p.session(uint64(i+1)))
+	for range n {
+		p.seen++
+		sessions = append(sessions, p.session(uint64(p.seen)))
 	}
-	if got := p.sessions(); got != n {
-		p.t.Errorf("%d sessions, want %d", got, n)
+	if got := p.sessions(); got != p.seen {
+		p.t.Errorf("%d sessions, want %d", got, p.seen)
 	}
 	return sessions
 }
 
 func (p *testProxy) wantFailed(why string) storage.Session {
 	p.t.Helper()
-	s := p.only()
+	s := p.next()
 	if s.State != storage.Failed || !strings.Contains(s.Error, why) {
 		p.t.Errorf("session is %v, %q; want failed, with %q", s.State, s.Error, why)
 	}
@@ -232,6 +236,7 @@ func (p *testProxy) wantFailed(why string) storage.Session {
 }
 
 func TestProtocolIsMirrored(t *testing.T) {
+	p := startProxy(t, Config{})
 	for _, test := range []struct{ upstream, client []string }{
 		{[]string{"h2", "http/1.1"}, []string{"h2", "http/1.1"}},
 		{[]string{"http/1.1"}, []string{"h2", "http/1.1"}},
@@ -251,7 +256,6 @@ func TestProtocolIsMirrored(t *testing.T) {
 					chosen <- c.ConnectionState().NegotiatedProtocol
 					io.Copy(io.Discard, c)
 				})
-				p := startProxy(t, Config{})
 				c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", NextProtos: test.client, MaxVersion: version})
 				if err != nil {
 					t.Fatal(err)
@@ -282,7 +286,7 @@ func TestUnknownProtocolIsADecryptedTunnel(t *testing.T) {
 	if err != nil || string(got) != "HELLO" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	s := p.only()
+	s := p.next()
 	if s.State != storage.Done || !s.HasFlag(storage.FlagTunnel) || s.Protocol != "TLS" || s.TLS == nil || s.TLS.ALPN != "shout/1" {
 		t.Errorf("session %+v", s)
 	}
@@ -291,6 +295,7 @@ func TestUnknownProtocolIsADecryptedTunnel(t *testing.T) {
 }
 
 func TestServerName(t *testing.T) {
+	p := startProxy(t, Config{})
 	for _, test := range []struct {
 		name      string
 		sni       string // the client's
@@ -314,7 +319,6 @@ func TestServerName(t *testing.T) {
 				io.Copy(io.Discard, c)
 			})
 			_, port, _ := net.SplitHostPort(addr)
-			p := startProxy(t, Config{})
 			c, err := p.handshake(net.JoinHostPort(test.authority, port), &tls.Config{ServerName: test.sni, InsecureSkipVerify: test.skip})
 			if err != nil {
 				t.Fatal(err)
@@ -373,10 +377,10 @@ func TestTicketsResume(t *testing.T) {
 }
 
 func TestClientThatRejectsTheCertificateIsARow(t *testing.T) {
+	p := startProxy(t, Config{})
 	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}}, nil)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
-			p := startProxy(t, Config{})
 			if _, err := p.handshake(addr, &tls.Config{ServerName: "example.com", RootCAs: x509.NewCertPool(), MaxVersion: version}); err == nil {
 				t.Fatal("the client accepted the certificate")
 			}
@@ -386,7 +390,6 @@ func TestClientThatRejectsTheCertificateIsARow(t *testing.T) {
 			}
 		})
 		t.Run("silently, "+tls.VersionName(version), func(t *testing.T) {
-			p := startProxy(t, Config{})
 			tunnel := p.tunnelTo(addr)
 			tls.Client(tunnel, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true, MaxVersion: version, VerifyConnection: func(tls.ConnectionState) error {
 				tunnel.Close()
@@ -395,7 +398,6 @@ func TestClientThatRejectsTheCertificateIsARow(t *testing.T) {
 			p.wantFailed("the client closed the connection when it had Millpond's certificate")
 		})
 		t.Run("after the handshake, "+tls.VersionName(version), func(t *testing.T) {
-			p := startProxy(t, Config{})
 			c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", MaxVersion: version})
 			if err != nil {
 				t.Fatal(err)
@@ -416,6 +418,7 @@ func TestClientWithoutCommonVersionIsARow(t *testing.T) {
 }
 
 func TestUpstreamWithBadTLS(t *testing.T) {
+	p := startProxy(t, Config{})
 	other := newAuthority()
 	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	early := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
@@ -458,7 +461,6 @@ func TestUpstreamWithBadTLS(t *testing.T) {
 			addr := test.upstream(t)
 			for _, protocols := range [][]string{nil, {"http/1.1"}, {"h2", "http/1.1"}, {"h2"}} {
 				t.Run(fmt.Sprint(protocols), func(t *testing.T) {
-					p := startProxy(t, Config{})
 					c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", NextProtos: protocols})
 					if err != nil {
 						t.Fatalf("the client cannot be told why: %v", err)
@@ -521,7 +523,7 @@ func TestClientThatLeavesDuringTheUpstreamHandshake(t *testing.T) {
 	<-ended
 	c.Close()
 	<-ended
-	if s := p.only(); s.State != storage.ClientAborted || s.Error == "" {
+	if s := p.next(); s.State != storage.ClientAborted || s.Error == "" {
 		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
 }

@@ -35,7 +35,7 @@ func TestUpstreamThatSpeaksFirstIsNotDelayed(t *testing.T) {
 	if rest, err := io.ReadAll(c); err != nil || string(rest) != "GET / is not read here" {
 		t.Fatalf("got %q, %v", rest, err)
 	}
-	s := p.only()
+	s := p.next()
 	if s.State != storage.Done || !s.HasFlag(storage.FlagTunnel) || s.Protocol != "TCP" || s.Upstream != addr || s.Status != http.StatusOK {
 		t.Errorf("session %+v", s)
 	}
@@ -113,7 +113,7 @@ func TestTunnelKeepsBothBodies(t *testing.T) {
 	if <-arrived != sha256.Sum256(sent) {
 		t.Error("upstream got other bytes than the client sent")
 	}
-	s := p.only()
+	s := p.next()
 	if s.State != storage.Done {
 		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
@@ -144,7 +144,7 @@ func TestTunnelPassesHalfClose(t *testing.T) {
 		if got, err := io.ReadAll(c); err != nil || string(got) != "4 bytes" {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		if s := p.only(); s.State != storage.Done {
+		if s := p.next(); s.State != storage.Done {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -166,7 +166,7 @@ func TestTunnelPassesHalfClose(t *testing.T) {
 		if got := <-asked; got != "still sending" {
 			t.Errorf("upstream got %q", got)
 		}
-		if s := p.only(); s.State != storage.Done {
+		if s := p.next(); s.State != storage.Done {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -196,7 +196,7 @@ func TestTunnelPassesResets(t *testing.T) {
 		if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client's read ended with %v, want a reset", err)
 		}
-		if s := p.only(); s.State != storage.UpstreamAborted || !strings.Contains(s.Error, "upstream broke the connection") {
+		if s := p.next(); s.State != storage.UpstreamAborted || !strings.Contains(s.Error, "upstream broke the connection") {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -214,7 +214,7 @@ func TestTunnelPassesResets(t *testing.T) {
 		if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("upstream's read ended with %v, want a reset", err)
 		}
-		if s := p.only(); s.State != storage.ClientAborted {
+		if s := p.next(); s.State != storage.ClientAborted {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
@@ -286,7 +286,7 @@ func TestTunnelOfAStoppedProxyIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.p.Shutdown(ctx)
-	if s := p.only(); s.State != storage.Interrupted {
+	if s := p.next(); s.State != storage.Interrupted {
 		t.Errorf("session is %v, %q", s.State, s.Error)
 	}
 }
@@ -295,6 +295,7 @@ func TestConnectThatIsRefused(t *testing.T) {
 	l := listenLocal(t)
 	closed := l.Addr().String()
 	l.Close()
+	p := startProxy(t, Config{})
 	for _, test := range []struct {
 		authority string
 		status    int
@@ -306,7 +307,6 @@ func TestConnectThatIsRefused(t *testing.T) {
 		{"127.0.0.1:x", http.StatusBadRequest, "not a host and a port"},
 	} {
 		t.Run(test.authority, func(t *testing.T) {
-			p := startProxy(t, Config{})
 			_, res := p.connect(test.authority)
 			body, err := io.ReadAll(res.Body)
 			if err != nil {
