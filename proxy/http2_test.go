@@ -324,7 +324,6 @@ func TestHTTP2Stopped(t *testing.T) {
 	}
 }
 
-// The store holds a body that its disk does not take; only this stream's credit is withheld.
 func TestHTTP2ManyAtOnce(t *testing.T) {
 	h := startHTTP2(t, Config{}, func(w http.ResponseWriter, req *http.Request) {
 		n, _ := strconv.Atoi(req.URL.Path[1:])

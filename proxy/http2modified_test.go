@@ -1,0 +1,258 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	martian "github.com/google/martian/v3"
+
+	"millpond/storage"
+)
+
+// mirrorHandler answers with what it got: the fields that begin with x- as fields, the body as body.
+func mirrorHandler(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range req.Header {
+		if strings.HasPrefix(name, "X-") {
+			w.Header()[name] = values
+		}
+	}
+	w.Header().Set("X-Length", strconv.FormatInt(req.ContentLength, 10))
+	w.Write(body)
+}
+
+func (r *http2Rig) post(body string) (*http.Response, string) {
+	r.t.Helper()
+	req, err := http.NewRequest("POST", r.origin.URL+"/post", strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("X-Old", "1")
+	return r.do(req)
+}
+
+func TestHTTP2ModifierChangesFields(t *testing.T) {
+	h := startHTTP2(t, Config{
+		RequestModifier: onRequest(func(req *http.Request) error {
+			req.Header.Set("X-Old", "2")
+			req.Header.Set("X-New", "3")
+			return nil
+		}),
+		ResponseModifier: onResponse(func(res *http.Response) error {
+			res.Header.Set("X-Back", "4")
+			res.StatusCode = 202
+			return nil
+		}),
+	}, mirrorHandler)
+	sent := pattern(100_000)
+	res, got := h.post(sent)
+	if res.StatusCode != 202 || res.Header.Get("X-Old") != "2" || res.Header.Get("X-New") != "3" || res.Header.Get("X-Back") != "4" || got != sent {
+		t.Errorf("got %d %v, %d bytes", res.StatusCode, res.Header, len(got))
+	}
+	s := h.session(1)
+	req := s.Sides[storage.Request]
+	if !s.HasFlag(storage.FlagModified) || !strings.Contains(string(req.Head), "x-old: 2\n") || !strings.Contains(string(req.Received), "x-old: 1\n") || s.Status != 202 {
+		t.Errorf("session %+v", s)
+	}
+	h.expectBody(s, storage.Request, sent)
+	h.expectBody(s, storage.Response, sent)
+}
+
+func TestHTTP2ModifierReplacesBodies(t *testing.T) {
+	for _, length := range []int64{5, -1} {
+		h := startHTTP2(t, Config{
+			RequestModifier: onRequest(func(req *http.Request) error {
+				req.Body, req.ContentLength = io.NopCloser(strings.NewReader("fresh")), length
+				return nil
+			}),
+			ResponseModifier: onResponse(func(res *http.Response) error {
+				old := res.Body
+				r, w := io.Pipe()
+				go func() { // as the body comes
+					body, err := io.ReadAll(old)
+					w.Write(bytes.ToUpper(body))
+					w.CloseWithError(err)
+				}()
+				res.Body, res.ContentLength = r, length
+				return nil
+			}),
+		}, mirrorHandler)
+		for range 2 {
+			res, got := h.post(pattern(300_000))
+			if got != "FRESH" || res.Header.Get("X-Length") != strconv.FormatInt(length, 10) {
+				t.Errorf("got %q, %v", got, res.Header)
+			}
+		}
+		s := h.session(2)
+		if s.State != storage.Done || !s.HasFlag(storage.FlagModified) {
+			t.Errorf("session %+v", s)
+		}
+		h.expectBody(s, storage.Request, "fresh")
+		h.expectBody(s, storage.Response, "FRESH")
+	}
+}
+
+// A modifier that reads the body must get it, though it comes by the connection on which the modifier was called.
+func TestHTTP2ModifierReadsTheBody(t *testing.T) {
+	for _, n := range []int{0, 10, 2 << 20} {
+		h := startHTTP2(t, Config{
+			RequestModifier: onRequest(func(req *http.Request) error {
+				body, err := io.ReadAll(req.Body)
+				req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(append(body, '!'))), int64(len(body)+1)
+				return err
+			}),
+			ResponseModifier: onResponse(func(res *http.Response) error {
+				body, err := io.ReadAll(res.Body)
+				res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(append(body, '?'))), int64(len(body)+1)
+				return err
+			}),
+		}, mirrorHandler)
+		want := pattern(n) + "!?"
+		if _, got := h.post(pattern(n)); got != want {
+			t.Errorf("%d bytes: got %d, want %d", n, len(got), len(want))
+		}
+		s := h.session(1)
+		h.expectBody(s, storage.Request, pattern(n)+"!")
+		h.expectBody(s, storage.Response, want)
+	}
+}
+
+func TestHTTP2ModifierAnswers(t *testing.T) {
+	h := startHTTP2(t, Config{
+		RequestModifier: onRequest(func(req *http.Request) error {
+			martian.NewContext(req).SkipRoundTrip()
+			return nil
+		}),
+		ResponseModifier: onResponse(func(res *http.Response) error {
+			res.StatusCode = 418
+			res.Header.Set("X-Mine", "1")
+			res.Body = io.NopCloser(strings.NewReader("short and stout"))
+			res.ContentLength = -1
+			return nil
+		}),
+	}, func(http.ResponseWriter, *http.Request) { t.Error("upstream was asked") })
+	for _, n := range []int{0, 200_000} {
+		res, got := h.post(pattern(n))
+		if res.StatusCode != 418 || got != "short and stout" || res.Header.Get("X-Mine") != "1" {
+			t.Errorf("got %d %q", res.StatusCode, got)
+		}
+	}
+	s := h.session(2)
+	if s.State != storage.Done || !s.HasFlag(storage.FlagAnswered) || s.Status != 418 {
+		t.Errorf("session %+v", s)
+	}
+	h.expectBody(s, storage.Request, pattern(200_000))
+	h.expectBody(s, storage.Response, "short and stout")
+}
+
+func TestHTTP2ModifierMovesTheRequest(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("X-Other", req.Host)
+		io.Copy(w, req.Body)
+	}))
+	t.Cleanup(other.Close)
+	h := startHTTP2(t, Config{
+		RequestModifier: onRequest(func(req *http.Request) error {
+			if req.Method == "POST" {
+				req.URL.Scheme, req.URL.Host = "http", other.Listener.Addr().String()
+			}
+			return nil
+		}),
+	}, mirrorHandler)
+	sent := pattern(300_000)
+	res, got := h.post(sent)
+	if got != sent || res.Header.Get("X-Other") == "" {
+		t.Errorf("got %d bytes, %v", len(got), res.Header)
+	}
+	s := h.session(1)
+	if s.State != storage.Done || !s.HasFlag(storage.FlagMoved) || s.Upstream != other.Listener.Addr().String() {
+		t.Errorf("session %+v", s)
+	}
+	h.expectBody(s, storage.Request, sent)
+	h.expectBody(s, storage.Response, sent)
+	if _, got := h.get("/"); got != "" {
+		t.Errorf("then got %q", got)
+	}
+}
+
+func TestHTTP2ModifierFails(t *testing.T) {
+	boom := errors.New("no such rule")
+	for name, cfg := range map[string]Config{
+		"request fails":   {RequestModifier: onRequest(func(*http.Request) error { return boom })},
+		"response fails":  {ResponseModifier: onResponse(func(*http.Response) error { return boom })},
+		"request panics":  {RequestModifier: onRequest(func(*http.Request) error { panic(boom) })},
+		"response panics": {ResponseModifier: onResponse(func(*http.Response) error { panic(boom) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHTTP2(t, cfg, mirrorHandler)
+			res, got := h.post(pattern(1000))
+			if res.StatusCode != 502 || !strings.Contains(got, "no such rule") {
+				t.Errorf("got %d %q", res.StatusCode, got)
+			}
+			s := h.session(1)
+			if s.State != storage.Failed || !strings.Contains(s.Error, "no such rule") || s.Status != 502 {
+				t.Errorf("session %+v", s)
+			}
+		})
+	}
+}
+
+// A modifier that takes its time holds up its own stream only.
+func TestHTTP2SlowModifier(t *testing.T) {
+	slow := make(chan struct{})
+	h := startHTTP2(t, Config{RequestModifier: onRequest(func(req *http.Request) error {
+		if req.URL.Path == "/slow" {
+			<-slow
+			req.Header.Set("X-Slow", "1")
+		}
+		return nil
+	})}, mirrorHandler)
+	got := make(chan string, 1)
+	go func() {
+		res, err := h.client.Get(h.origin.URL + "/slow")
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		got <- res.Header.Get("X-Slow")
+	}()
+	for h.get("/fast"); h.sessions() < 2; h.get("/fast") { // the slow one has begun only after one of these, perhaps
+		time.Sleep(time.Millisecond)
+	}
+	h.get("/fast")
+	close(slow)
+	if g := <-got; g != "1" {
+		t.Errorf("the slow request got %q", g)
+	}
+}
+
+func TestHTTP2ModifierBreaksItsPromise(t *testing.T) {
+	for _, promise := range []int64{3, 100} {
+		h := startHTTP2(t, Config{ResponseModifier: onResponse(func(res *http.Response) error {
+			res.Body, res.ContentLength = io.NopCloser(strings.NewReader("twelve bytes")), promise
+			return nil
+		})}, mirrorHandler)
+		res, err := h.client.Get(h.origin.URL)
+		if err == nil {
+			_, err = io.ReadAll(res.Body)
+			res.Body.Close()
+		}
+		if err == nil {
+			t.Errorf("the client took the body for whole")
+		}
+		if s := h.session(1); s.State == storage.Done {
+			t.Errorf("session %+v", s)
+		}
+	}
+}
