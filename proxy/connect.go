@@ -14,6 +14,14 @@ import (
 // established is the answer to CONNECT. It carries no length: what follows is the tunnel (RFC 9110, section 9.3.6).
 const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
+// origin is where the inside of a tunnel leads.
+type origin struct {
+	scheme    string        // http or https
+	authority string        // the CONNECT target, host:port
+	up        *upstreamConn // the one connection of this tunnel
+	tls       *storage.TLS  // of this tunnel; nil without TLS
+}
+
 // serveConnect serves a CONNECT request whose head was read: it dials, answers, finds out what is spoken, and serves that.
 // An intercepted CONNECT becomes a session only if it fails.
 func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authority string) {

@@ -146,10 +146,8 @@ func waitFirst(c *conn, client *peek, up *upstreamConn) first {
 	upstream := startPeek(up.Conn, up.r, nil)
 	defer upstream.stop()
 	defer client.stop()
-	if c.under != nil {
-		c.under.idle.Store(true)
-		defer c.under.idle.Store(false)
-	}
+	c.under.idle.Store(true)
+	defer c.under.idle.Store(false)
 	judge := func(k *peek, spoke, left speaker) first {
 		switch {
 		case k.err == nil:

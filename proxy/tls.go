@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -170,7 +171,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 				"Programs do so that accept only certificates they know (pinning): this one has to be told to accept Millpond's, or cannot be read")
 		}
 	case f.who == upstreamLeft && alertOf(f.err) != "":
-		// In TLS 1.3 a server may judge the client after that thinks the handshake done: for want of a client certificate, say.
+		// In TLS 1.3 a server may end the handshake after we think it done: for want of a client certificate, say.
 		refused := explainTLS(s.Host, f.err)
 		s.Status = refused.status
 		p.record(s, storage.Failed, refused.reason)
@@ -196,6 +197,7 @@ func (p *Proxy) answerInside(tc *tls.Conn, e *upstreamError) {
 		ReadHeaderTimeout: p.cfg.Limits.HeadTime,
 		IdleTimeout:       p.cfg.Limits.HeadTime,
 		MaxHeaderBytes:    p.cfg.Limits.Head,
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				close(l.closed)
@@ -204,6 +206,7 @@ func (p *Proxy) answerInside(tc *tls.Conn, e *upstreamError) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("X-Content-Type-Options", "nosniff") // the reason may quote upstream's certificate
 			w.WriteHeader(e.status)
 			fmt.Fprintf(w, "Millpond: %s.\n", e.reason)
 		}),
