@@ -173,7 +173,7 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		w.WriteHeader(http.StatusPartialContent)
 	}
 	if r.Method != http.MethodHead {
-		s.send(w, rep.body, part)
+		s.send(r.Context(), w, rep.body, part)
 	}
 	return nil
 }

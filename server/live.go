@@ -89,16 +89,13 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 	defer ws.Close()
 	c.ws = ws
 
-	ctx, cancel := s.until(context.Background())
-	defer cancel()
+	life := s.until
 	if share != nil {
-		defer context.AfterFunc(share.ctx, cancel)()
-		var expire context.CancelFunc
-		ctx, expire = context.WithTimeout(ctx, share.Expires.Sub(s.now()))
-		defer expire()
-	} else {
-		c.statusChanged()
+		life = func(ctx context.Context) (context.Context, context.CancelFunc) { return s.untilDead(ctx, share) }
 	}
+	ctx, cancel := life(context.Background())
+	defer cancel()
+	c.statusChanged()
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		defer ws.Close() // ends read

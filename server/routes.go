@@ -36,6 +36,10 @@ func (r *routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.ServeMux.ServeHTTP(w, req) // not h: only this sets the path's values
 		return
 	}
+	if r.access(req) == withShare {
+		writeProblem(w, noShare()) // all alike, also the methods that would work
+		return
+	}
 	said := unmatched{header: w.Header()}
 	h.ServeHTTP(&said, req) // 404, or 405 with Allow
 	if said.status == http.StatusMethodNotAllowed {

@@ -18,11 +18,14 @@ var sendBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // send writes a span of body to w. It holds one buffer, and no lock or transaction, while the reader is slow. A body that cannot be read, and a
 // reader that is too slow, end the connection, so that the answer is broken for the client, never short.
-func (s *Server) send(w http.ResponseWriter, body io.ReaderAt, part span) {
+func (s *Server) send(ctx context.Context, w http.ResponseWriter, body io.ReaderAt, part span) {
 	buffer := sendBuffers.Get().(*[64 << 10]byte)
 	defer sendBuffers.Put(buffer)
 	out := http.NewResponseController(w)
 	for at := part.from; at < part.to; {
+		if ctx.Err() != nil { // the share died
+			panic(http.ErrAbortHandler)
+		}
 		b := buffer[:min(int64(len(buffer)), part.to-at)]
 		n, err := body.ReadAt(b, at)
 		if n < len(b) {

@@ -155,7 +155,7 @@ func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[D
 }
 
 type annotateInput struct {
-	idInput
+	ID   uint64 `path:"id"`
 	Body Annotation
 }
 

@@ -99,8 +99,8 @@ func (s *Server) loginShared(ctx context.Context, in *sharedInput) (*cookieAnswe
 }
 
 type sharedSessionInput struct {
-	sharedInput
-	ID string `path:"id"`
+	Share string `path:"share"`
+	ID    string `path:"id" doc:"The session's. Any other is 404."`
 }
 
 func (s *Server) getSharedSession(ctx context.Context, in *sharedSessionInput) (*answer[Session], error) {
@@ -126,5 +126,15 @@ func (s *Server) serveSharedBody(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, noShare())
 		return
 	}
-	s.serveBody(w, r)
+	ctx, cancel := s.untilDead(r.Context(), shareOf(r.Context()))
+	defer cancel()
+	s.serveBody(w, r.WithContext(ctx))
+}
+
+// untilDead returns a context that also ends when the share is revoked or expires, or the server shuts down.
+func (s *Server) untilDead(ctx context.Context, share *liveShare) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.until(ctx)
+	unhook := context.AfterFunc(share.ctx, cancel)
+	ctx, expire := context.WithTimeout(ctx, share.Expires.Sub(s.now()))
+	return ctx, func() { unhook(); expire(); cancel() }
 }
