@@ -215,7 +215,7 @@ func (f *fold) removeGraves() error {
 	var gone [][]byte
 	c := graves.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
-		own := slotID{binary.BigEndian.Uint64(k), binary.BigEndian.Uint32(k[8:])}
+		own := slotOfGrave(k)
 		if f.segmentBetween(max(binary.BigEndian.Uint64(v), oldest), own.Segment) {
 			continue
 		}

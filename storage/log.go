@@ -407,6 +407,23 @@ func (s *segmentReader) next() (*record, error) {
 	return rec, nil
 }
 
+// skip moves over the next record without reading its payload. At the end it is io.EOF.
+func (s *segmentReader) skip() error {
+	if s.offset >= s.end {
+		return io.EOF
+	}
+	var head [frameSize]byte
+	if n, err := s.r.ReadAt(head[:], int64(s.offset)); n < frameSize {
+		return torn(err)
+	}
+	f, ok := parseFrame(head[:], s.segment)
+	if !ok || s.offset+frameSize+uint64(f.length) > s.end {
+		return errTorn
+	}
+	s.offset += frameSize + uint64(f.length)
+	return nil
+}
+
 func torn(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errTorn

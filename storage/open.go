@@ -188,3 +188,6 @@ func loadOpen(bucket *bbolt.Bucket) (map[uint64]*openSession, error) {
 	})
 	return all, err
 }
+
+// slotOfGrave is the deletion that a key of the graves bucket names.
+func slotOfGrave(key []byte) slotID { return slotID{idOf(key), binary.BigEndian.Uint32(key[8:])} }

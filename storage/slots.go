@@ -34,6 +34,8 @@ func (k pageKey) bytes() []byte {
 	return binary.BigEndian.AppendUint32(b, k.page)
 }
 
+func pageOf(key []byte) uint32 { return binary.BigEndian.Uint32(key[8:]) }
+
 func (p *slotPage) decode(b []byte) {
 	p.used = len(b) / slotSize
 	for i := range min(p.used, slotsPerPage) {

@@ -37,11 +37,15 @@ func openTest(t testing.TB, dir string) *Store {
 
 // noise returns bytes that repeat nowhere, the same for the same seed.
 func noise(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	newNoiseReader(seed).Read(b)
+	return b
+}
+
+func newNoiseReader(seed uint64) io.Reader {
 	var key [32]byte
 	copy(key[:], fmt.Sprint(seed))
-	b := make([]byte, n)
-	rand.NewChaCha8(key).Read(b)
-	return b
+	return rand.NewChaCha8(key)
 }
 
 func give(w *BodyWriter, p []byte) {
