@@ -12,6 +12,7 @@ import (
 	"time"
 
 	martian "github.com/google/martian/v3"
+	"golang.org/x/net/http2"
 
 	"millpond/storage"
 )
@@ -127,8 +128,8 @@ func TestHTTP2ModifierReadsTheBody(t *testing.T) {
 	}
 }
 
-func TestHTTP2ModifierAnswers(t *testing.T) {
-	h := startHTTP2(t, Config{
+func answering() Config {
+	return Config{
 		RequestModifier: onRequest(func(req *http.Request) error {
 			martian.NewContext(req).SkipRoundTrip()
 			return nil
@@ -140,8 +141,12 @@ func TestHTTP2ModifierAnswers(t *testing.T) {
 			res.ContentLength = -1
 			return nil
 		}),
-	}, func(http.ResponseWriter, *http.Request) { t.Error("upstream was asked") })
-	for _, n := range []int{0, 200_000} {
+	}
+}
+
+func TestHTTP2ModifierAnswers(t *testing.T) {
+	h := startHTTP2(t, answering(), func(http.ResponseWriter, *http.Request) { t.Error("upstream was asked") })
+	for _, n := range []int{0, 200_000} { // of which the client sends what it has not given up
 		res, got := h.post(pattern(n))
 		if res.StatusCode != 418 || got != "short and stout" || res.Header.Get("X-Mine") != "1" {
 			t.Errorf("got %d %q", res.StatusCode, got)
@@ -151,8 +156,22 @@ func TestHTTP2ModifierAnswers(t *testing.T) {
 	if s.State != storage.Done || !s.HasFlag(storage.FlagAnswered) || s.Status != 418 {
 		t.Errorf("session %+v", s)
 	}
-	h.expectBody(s, storage.Request, pattern(200_000))
 	h.expectBody(s, storage.Response, "short and stout")
+}
+
+func TestHTTP2AnsweredRequestIsKept(t *testing.T) {
+	h := startHarness(t, answering())
+	client, _, _ := http2Tunnel(t, h)
+	client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83, 0x84, 0x86}, EndHeaders: true})
+	sent := pattern(60_000)
+	for from := 0; from < len(sent); from += 10_000 {
+		client.WriteData(1, from+10_000 == len(sent), []byte(sent[from:from+10_000]))
+	}
+	s := h.session(1)
+	if s.State != storage.Done || s.Status != 418 {
+		t.Errorf("session %+v", s)
+	}
+	h.expectBody(s, storage.Request, sent)
 }
 
 func TestHTTP2ModifierMovesTheRequest(t *testing.T) {
