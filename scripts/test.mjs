@@ -1,7 +1,7 @@
 // Everything that must hold before a change lands, cheapest first; the first failure ends it.
 // `npm test -- lint go` runs only the named steps.
 
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { devNull } from "node:os";
 import { join } from "node:path";
 import { buildApp, buildBinary, goBuild } from "./build.mjs";
@@ -28,6 +28,11 @@ const steps = {
 	staticcheck: () => run("go", goTool("staticcheck", "./...")),
 	lint: () => run("npx", ["oxlint", "--deny-warnings"]),
 	types() {
+		// That web/openapi.json is the program's is a Go test's.
+		const generated = `${results}/api.d.ts`;
+		run("npx", ["openapi-typescript", "web/openapi.json", "-o", generated]);
+		const [want, got] = [generated, "web/src/api.d.ts"].map((path) => readFileSync(join(root, path), "utf8"));
+		if (got !== want) fail("web/src/api.d.ts is not made from web/openapi.json: npm run api");
 		run("npx", ["tsc", "--noEmit", "--project", "web"]);
 		run("npx", ["tsc", "--noEmit", "--project", "e2e"]);
 	},
