@@ -20,7 +20,8 @@ export default defineConfig({
 	},
 	server: {
 		host: "127.0.0.1",
-		proxy: { "/api": { target: server, ws: true, changeOrigin: true } },
+		// The server answers to its own name and its own origin only.
+		proxy: { "/api": { target: server, ws: true, changeOrigin: true, headers: { Origin: server } } },
 	},
 	test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"] },
 });

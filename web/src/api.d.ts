@@ -663,6 +663,11 @@ export interface components {
             addresses: string[];
             /** @description The dashboard's listener, host:port. */
             dashboard: string;
+            /**
+             * Format: int64
+             * @description As in store: every ended session up to this id is durable.
+             */
+            durable_until: number;
             /** @description The proxy's listener, host:port. */
             proxy: string;
             /** @description The page that helps a device whose proxy is already set. */
@@ -1104,7 +1109,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                id: number;
+            };
             cookie?: never;
         };
         requestBody: {
@@ -1368,6 +1375,8 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                share: string;
+                /** @description The session's. Any other is 404. */
                 id: string;
             };
             cookie?: never;

@@ -89,7 +89,7 @@ export class Api {
 	async bodyState(address: string, signal: AbortSignal): Promise<BodyState> {
 		const answer = await fetch(address, { method: "HEAD", signal });
 		if (!answer.ok) {
-			if (answer.status === 422) throw new Problem(422, "Nothing of it can be decoded: its Content-Encoding is not what it says.");
+			if (answer.status === 422) throw new Problem(422, "The body is not encoded as its Content-Encoding says.");
 			throw new Problem(answer.status, `The body cannot be read (${answer.status}).`);
 		}
 		const range = /^bytes \d+-(\d+)\//.exec(answer.headers.get("Content-Range") ?? "");

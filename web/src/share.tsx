@@ -2,7 +2,6 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import "./tokens.css";
 import "./base.css";
-import { Api } from "./client";
 import { tokenIn } from "./fragment";
 import { SharePage } from "./SharePage";
 import { SharedSession } from "./state/shared";
@@ -11,7 +10,7 @@ import { startTheme } from "./state/theme";
 startTheme();
 // The page is at /s/{id}. The token stays in the address, so that the link works when the page is loaded again or kept.
 const id = location.pathname.split("/").at(-1) ?? "";
-const shared = new SharedSession(new Api(new URL(`api/shared/${encodeURIComponent(id)}/`, new URL("..", location.href))));
+const shared = new SharedSession(new URL("../api/", location.href), id);
 shared.start(tokenIn(location.hash));
 createRoot(document.getElementById("app") as HTMLElement).render(
 	<StrictMode>

@@ -15,11 +15,14 @@ export function BodyView(props: { api: Api; session: Session; side: Side; growin
 	const type = side === "response" ? session.content_type : fieldOf(fields, "content-type");
 	const [mode, setMode] = useState<"text" | "hex">(isText(type) && !session.flags.includes("tunnel") ? "text" : "hex");
 	const [wanted, setWanted] = useState<Representation>("decoded");
-	const representation: Representation = body.coding ? wanted : "wire";
-	const source = useMemo(() => new BodySource(api, session.id, side, representation), [api, session.id, side, representation]);
-	useEffect(() => source.start(), [source]);
-	useEffect(() => source.update(body, growing), [source, body, growing]);
-	const { problem } = useStore(source.state);
+	const wire = useSource(api, session.id, side, "wire", true);
+	const decoded = useSource(api, session.id, side, "decoded", body.coding !== undefined && wanted === "decoded");
+	useEffect(() => wire.update(body, growing), [wire, body, growing]);
+	const { problem, size } = useStore(decoded.state);
+	// A body whose label lies is shown as it passed, with a word about it.
+	const lies = problem !== "" && size === 0;
+	const representation = body.coding && wanted === "decoded" && !lies ? "decoded" : "wire";
+	const source = representation === "decoded" ? decoded : wire;
 	const tools = (
 		<>
 			<span className="seg" role="group" aria-label="Show the body as">
@@ -46,19 +49,21 @@ export function BodyView(props: { api: Api; session: Session; side: Side; growin
 	const View = mode === "text" ? TextView : HexView;
 	return (
 		<>
-			{problem && (
-				<p className={styles.problem} role="alert">
-					<span>{problem}</span>
-					{representation === "decoded" && (
-						<button type="button" className="quiet" onClick={() => setWanted("wire")}>
-							Show as it passed
-						</button>
-					)}
+			{problem && wanted === "decoded" && (
+				<p className={styles.problem} role="note">
+					{problem} {lies && "So it is shown as it passed."}
 				</p>
 			)}
 			<View key={`${representation} ${type}`} source={source} contentType={type} tools={tools} download={download} sha256={representation === "wire" ? body.sha256 : undefined} />
 		</>
 	);
+}
+
+/** A source that keeps up with its body while it is `used`. */
+function useSource(api: Api, id: number, side: Side, representation: Representation, used: boolean): BodySource {
+	const source = useMemo(() => new BodySource(api, id, side, representation), [api, id, side, representation]);
+	useEffect(() => (used ? source.start() : undefined), [source, used]);
+	return source;
 }
 
 /** Plain links, so that the browser writes the bytes to disk as they come: a body of any size, also one that still grows. */

@@ -1,4 +1,4 @@
-import { type Api, Problem } from "../client";
+import { Api, Problem } from "../client";
 import type { Grant } from "../types";
 import { Live } from "./live";
 import { OpenSession } from "./session";
@@ -14,7 +14,12 @@ export class SharedSession {
 	readonly live: Live;
 	readonly session: OpenSession;
 
-	constructor(api: Api) {
+	readonly #path: string;
+
+	/** Below the root of the API lies the share at shared/{id}, and what it gives below that. */
+	constructor(root: URL, id: string) {
+		this.#path = `../${encodeURIComponent(id)}`;
+		const api = new Api(new URL(`shared/${encodeURIComponent(id)}/`, root));
 		this.api = api;
 		this.live = new Live({
 			connect: () => new WebSocket(api.live()),
@@ -47,7 +52,7 @@ export class SharedSession {
 
 	#check = async (): Promise<boolean> => {
 		try {
-			this.state.set({ is: "open", grant: await this.api.get<Grant>("") });
+			this.state.set({ is: "open", grant: await this.api.get<Grant>(this.#path) });
 			return true;
 		} catch (error) {
 			return this.#failed(error);
