@@ -43,14 +43,21 @@ func Migrate(dir string, ignore ...string) error {
 	return migrate(root, steps, ignore)
 }
 
+// Check tells what Migrate would refuse, and changes nothing: for before the directory is locked, which leaves a file in it.
+func Check(dir string, ignore ...string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	defer root.Close()
+	_, err = known(root, steps, ignore)
+	return err
+}
+
 func migrate(dir *os.Root, steps []step, ignore []string) error {
-	version, err := read(dir, ignore)
+	version, err := known(dir, steps, ignore)
 	if err != nil {
 		return err
-	}
-	if version > len(steps) {
-		return fmt.Errorf("%w: its format is %d, this one knows %d: use the newer program, or another directory with --data",
-			ErrNewer, version, len(steps))
 	}
 	for ; version < len(steps); version++ {
 		if err := steps[version](dir); err != nil {
@@ -61,6 +68,19 @@ func migrate(dir *os.Root, steps []step, ignore []string) error {
 		}
 	}
 	return nil
+}
+
+// known returns the version of the data, where it is one to start from.
+func known(dir *os.Root, steps []step, ignore []string) (int, error) {
+	version, err := read(dir, ignore)
+	if err != nil {
+		return 0, err
+	}
+	if version > len(steps) {
+		return 0, fmt.Errorf("%w: its format is %d, this one knows %d: use the newer program, or another directory with --data",
+			ErrNewer, version, len(steps))
+	}
+	return version, nil
 }
 
 // read returns the version of the data, 0 for an empty directory.

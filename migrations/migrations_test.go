@@ -48,6 +48,12 @@ const made = "ca chunks derived format incoming lock log "
 func TestMigrateMakesAnEmptyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "lock", "")
+	if err := Check(dir, "lock"); err != nil {
+		t.Error(err)
+	}
+	if names, _ := look(t, dir); names != "lock " {
+		t.Errorf("Check left %q", names)
+	}
 	for run := range 2 { // the second changes nothing
 		if err := Migrate(dir, "lock"); err != nil {
 			t.Fatal(err)
@@ -96,6 +102,9 @@ func TestMigrateRefusesAndChangesNothing(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			put(t, dir, test.file, test.content)
+			if err := Check(dir); !errors.Is(err, test.want) {
+				t.Errorf("Check: %v, want %v", err, test.want)
+			}
 			err := Migrate(dir)
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error is %v, want %v that says %s", err, test.want, test.says)

@@ -16,6 +16,14 @@ type follower struct {
 	at   int64
 }
 
+// Size returns the body's length where nothing will be added to it, and 0 else: content.Decode judges by it what a body may become.
+func (f *follower) Size() int64 {
+	if !f.body.Final() {
+		return 0
+	}
+	return f.body.Size()
+}
+
 func (f *follower) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millpond/migrations"
 )
 
 func TestSecondHolderIsToldWhoIsFirst(t *testing.T) {
@@ -89,5 +91,20 @@ func TestLockOfAKilledProcessHoldsNobodyUp(t *testing.T) {
 func TestLockNeedsTheDirectory(t *testing.T) {
 	if _, err := lockDir(t.TempDir() + "/none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error is %v, want ErrNotExist", err)
+	}
+}
+
+// TestOpenStoreLeavesOthersDirectoriesAlone opens a directory that --data names by mistake.
+func TestOpenStoreLeavesOthersDirectoriesAlone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/letters.txt", []byte("dear"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenStore(Config{Dir: dir}); !errors.Is(err, migrations.ErrNotData) {
+		t.Errorf("error is %v, want ErrNotData", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left %v, %v", entries, err)
 	}
 }

@@ -119,10 +119,13 @@ func openStore(cfg Config) (_ *Store, err error) {
 			s.release()
 		}
 	}()
+	if err := migrations.Check(s.dir, lockName); err != nil {
+		return nil, err
+	}
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return nil, err
 	}
-	if err := migrations.Migrate(s.dir, lockName, "ca"); err != nil {
+	if err := migrations.Migrate(s.dir, lockName); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{"log", "chunks", "incoming"} {
