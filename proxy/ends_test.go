@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -336,4 +337,127 @@ func TestCloseDelimitedBodyEndedByFINIsDone(t *testing.T) {
 		t.Errorf("got %v, %q", s.State, s.Error)
 	}
 	h.expectBody(s, storage.Response, "hello")
+}
+
+// TestUploadMayOutlastTheResponse has upstream answer first and read after.
+func TestUploadMayOutlastTheResponse(t *testing.T) {
+	h := startHarness(t, Config{})
+	o := startOrigin(t)
+	c := h.dial()
+	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+	c.send("POST http://" + o.addr + "/ HTTP/1.1\r\nHost: " + o.addr + "\r\nContent-Length: 10\r\n\r\n01234")
+	up := o.accept()
+	up.head()
+	up.send(answer)
+	c.expect(answer)
+	if s := h.await(1, func(s storage.Session) bool { return s.Status == 200 }); s.State != storage.Open {
+		t.Errorf("got %v", s.State)
+	}
+	c.send("56789" + get(o.addr, "/next"))
+	up.expect("0123456789GET /next HTTP/1.1\r\nHost: " + o.addr + "\r\n\r\n")
+	up.send(answer)
+	c.expect(answer)
+	s := h.session(1)
+	h.expectBody(s, storage.Request, "0123456789")
+	if s.State != storage.Done {
+		t.Errorf("got %v, %q", s.State, s.Error)
+	}
+}
+
+func TestUploadThatStopsAfterTheResponseIsEnded(t *testing.T) {
+	h := startHarness(t, Config{Limits: Limits{IdleTime: 50 * time.Millisecond}})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send("POST http://" + o.addr + "/ HTTP/1.1\r\nHost: " + o.addr + "\r\nContent-Length: 10\r\n\r\n01234")
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+	c.expect("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+	c.expectEnd()
+	up.expect("01234")
+	up.expectEnd()
+	if s := h.session(1); s.State != storage.Done || s.Sides[storage.Request].Body.Complete {
+		t.Errorf("got %v, %q, %+v", s.State, s.Error, s.Sides[storage.Request].Body)
+	}
+}
+
+func TestClientThatTakesNothingForTooLongIsEnded(t *testing.T) {
+	h := startHarness(t, Config{Limits: Limits{StallTime: 100 * time.Millisecond}})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 200 OK\r\n\r\n")
+	time.Sleep(200 * time.Millisecond) // silence is no stall
+	go io.Copy(up.Conn, neverending('x'))
+	if s := h.session(1); s.State != storage.ClientAborted || !strings.Contains(s.Error, "accepted no bytes for 100ms") {
+		t.Errorf("got %v, %q", s.State, s.Error)
+	}
+}
+
+func TestShutdownInterruptsWhatDoesNotEnd(t *testing.T) {
+	for _, tt := range []struct{ name, request, before string }{
+		{"before the response", "GET %[1]s/ HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+		{"in the response", "GET %[1]s/ HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi"},
+		{"in the upload", "POST %[1]s/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhi", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := startHarness(t, Config{})
+			o := startOrigin(t)
+			c := h.dial()
+			c.send(fmt.Sprintf(tt.request, "http://"+o.addr))
+			up := o.accept()
+			up.head()
+			up.send(tt.before)
+			c.expect(tt.before)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			h.p.Shutdown(ctx)
+			if s := h.session(1); s.State != storage.Interrupted {
+				t.Errorf("got %v, %q", s.State, s.Error)
+			}
+		})
+	}
+}
+
+func TestInformationalHeadsAreBounded(t *testing.T) {
+	h := startHarness(t, Config{})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	go func() {
+		for {
+			if _, err := io.WriteString(up.Conn, "HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	}()
+	got, _ := c.rest()
+	if n := len(got); n > 260<<10 || !strings.Contains(got, "HTTP/1.1 502 ") {
+		t.Errorf("got %d bytes", n)
+	}
+	if s := h.session(1); s.Status != 502 || !strings.Contains(s.Error, "larger than 256 KiB") {
+		t.Errorf("got %d, %q", s.Status, s.Error)
+	}
+}
+
+func TestTrailersAreBounded(t *testing.T) {
+	h := startHarness(t, Config{})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ")
+	go io.Copy(up.Conn, neverending('x'))
+	c.head()
+	if n, _ := io.Copy(io.Discard, c.r); n > 1<<20 {
+		t.Errorf("got %d bytes of trailers", n)
+	}
+	if s := h.session(1); s.State != storage.UpstreamAborted || !strings.Contains(s.Error, "trailers are larger") {
+		t.Errorf("got %v, %q", s.State, s.Error)
+	}
 }

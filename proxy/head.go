@@ -62,6 +62,13 @@ func readHead(r *bufio.Reader, limit int) ([]byte, error) {
 				continue
 			}
 		}
+		if len(raw) == 0 { // a head that came in one piece is copied once, and what follows it is not
+			if end := headEnd(have, 0); end >= 0 && end <= limit {
+				raw = bytes.Clone(have[:end])
+				r.Discard(end)
+				return raw, nil
+			}
+		}
 		seen := len(raw)
 		raw = append(raw, have...)
 		end := headEnd(raw, max(0, seen-3))

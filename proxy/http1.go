@@ -32,7 +32,9 @@ type http1 struct {
 
 	mu      sync.Mutex
 	gone    bool          // the client left
-	current *upstreamConn // what is to be closed when it does
+	current *upstreamConn // what is to be closed when ctx ends
+
+	open *exchange // not ended yet
 }
 
 // serveHTTP1 serves a client connection until it ends. o is nil outside of a tunnel. It closes c, and every upstream connection, o's too.
@@ -44,24 +46,38 @@ func (p *Proxy) serveHTTP1(ctx context.Context, c *conn, o *origin) {
 		h.kept.put(o.scheme, o.authority, o.up)
 		h.kept.tunnel = c
 	}
+	stop := context.AfterFunc(ctx, h.closeCurrent)
+	defer func() {
+		stop()
+		cancel()
+		h.kept.close()
+		c.Close()
+		if h.open != nil { // a panic is on its way, which whoever accepted the client logs
+			h.closeCurrent()
+			h.open.end(storage.Failed, "an error inside Millpond, which its log describes")
+		}
+	}()
 	for h.next() {
 		h.kept.rest()
 	}
-	cancel()
-	h.kept.close()
-	c.Close()
+}
+
+// closeCurrent ends the waits for upstream.
+func (h *http1) closeCurrent() {
+	h.mu.Lock()
+	up := h.current
+	h.mu.Unlock()
+	if up != nil {
+		up.Close()
+	}
 }
 
 // leave ends what is being done for a client that is no longer there.
 func (h *http1) leave() {
 	h.mu.Lock()
-	h.gone = true
-	up := h.current
+	h.gone = h.gone || h.ctx.Err() == nil // else it was sent away
 	h.mu.Unlock()
 	h.cancel()
-	if up != nil {
-		up.Close()
-	}
 }
 
 // left reports whether the client left.
@@ -71,13 +87,12 @@ func (h *http1) left() bool {
 	return h.gone
 }
 
-// use makes up the connection that is closed when the client leaves; nil: none.
+// use makes up the connection that is closed when everything for this client is to end; nil: none.
 func (h *http1) use(up *upstreamConn) {
 	h.mu.Lock()
 	h.current = up
-	gone := h.gone
 	h.mu.Unlock()
-	if gone && up != nil {
+	if up != nil && h.ctx.Err() != nil {
 		up.Close()
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -338,12 +338,14 @@ func sum(s string) string {
 	return hex.EncodeToString(h[:4])
 }
 
-// pattern is n bytes that repeat at no power of two.
-func pattern(n int) string {
+// pattern is n bytes, at most 16 MiB, that repeat at no power of two.
+func pattern(n int) string { return patterned()[:n] }
+
+var patterned = sync.OnceValue(func() string {
 	var b strings.Builder
-	b.Grow(n + 32)
-	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, "%d the quick brown fox\n", i*7919)
+	for i := 0; b.Len() < 16<<20; i += 7919 {
+		b.WriteString(strconv.Itoa(i))
+		b.WriteString(" the quick brown fox jumps over the lazy dog and runs on through the wood\n")
 	}
-	return b.String()[:n]
-}
+	return b.String()
+})

@@ -33,7 +33,14 @@ func (r *request) serve(s storage.Session) bool {
 		o.body = r.bodyForModifiers()
 	}
 	x, v := r.p.begin(r.ctx, r.c.under, s, r.target.authority, o)
-	r.x, r.sent = x, v.head
+	r.x, r.sent, r.open = x, v.head, x
+	again := r.follow(v)
+	r.open = nil
+	return again
+}
+
+// follow does what the pipeline says of the request.
+func (r *request) follow(v verdict) bool {
 	switch v.action {
 	case refuse:
 		return r.refuse(v.status, v.why, storage.Failed)

@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"millpond/storage"
+)
+
+// overTLS starts an HTTPS/1.1 origin, a proxy that trusts it, and a client that trusts the proxy.
+func overTLS(t *testing.T, handler http.HandlerFunc) (h *harness, origin string, client *http.Client) {
+	t.Helper()
+	srv := httptest.NewTLSServer(handler)
+	t.Cleanup(srv.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	h = startHarness(t, Config{UpstreamRoots: roots})
+	trusted := x509.NewCertPool()
+	trusted.AddCert(h.p.cfg.CA.Certificate())
+	transport := &http.Transport{
+		Proxy:              http.ProxyURL(&url.URL{Scheme: "http", Host: h.addr}),
+		TLSClientConfig:    &tls.Config{RootCAs: trusted},
+		DisableCompression: true,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return h, srv.URL, &http.Client{Transport: transport}
+}
+
+func TestHTTPSResponsesAndUploadsKeepTheirBytes(t *testing.T) {
+	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("length") {
+			w.Header().Set("Content-Length", fmt.Sprint(r.ContentLength))
+		}
+		http.NewResponseController(w).EnableFullDuplex()
+		io.Copy(w, r.Body)
+	})
+	n := uint64(0)
+	for _, how := range []string{"length", "chunked"} {
+		for _, size := range sizes {
+			req, _ := http.NewRequest("POST", origin+"/?"+how, strings.NewReader(pattern(size)))
+			if how == "chunked" {
+				req.ContentLength = -1
+			}
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if string(got) != pattern(size) || err != nil {
+				t.Fatalf("%s, %d bytes: got %d, %v", how, size, len(got), err)
+			}
+			n++
+			s := h.session(n)
+			if s.State != storage.Done || s.Scheme != "https" || s.TLS == nil || s.HasFlag(storage.FlagReused) != (n > 1) {
+				t.Errorf("got %v %q %q, flags %q", s.State, s.Error, s.Scheme, s.Flags)
+			}
+			h.expectBody(s, storage.Request, pattern(size))
+			h.expectBody(s, storage.Response, pattern(size))
+		}
+	}
+}
+
+// TestHTTPSConnectionOutlastsAWatch has waits long enough for both ends to be watched, which interrupts reads below TLS.
+func TestHTTPSConnectionOutlastsAWatch(t *testing.T) {
+	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(watchClientAfter + watchClientAfter/4)
+		io.Copy(w, r.Body)
+	})
+	for i := range 3 {
+		reused := false
+		trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
+		req, _ := http.NewRequest("POST", origin, strings.NewReader("hello"))
+		res, err := client.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if string(got) != "hello" || err != nil || reused != (i > 0) {
+			t.Errorf("got %q, %v, on a reused connection: %v", got, err, reused)
+		}
+		time.Sleep(2 * watchUpstreamAfter)
+	}
+	if s := h.session(3); s.State != storage.Done || !s.HasFlag(storage.FlagReused) {
+		t.Errorf("got %v %q %q", s.State, s.Error, s.Flags)
+	}
+}
+
+func TestHTTPSEventsAndAClientThatLeaves(t *testing.T) {
+	left := make(chan time.Time, 1)
+	sent := make(chan time.Time, 1)
+	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 5 {
+			sent <- time.Now()
+			fmt.Fprint(w, "data: x\n\n")
+			w.(http.Flusher).Flush()
+		}
+		<-r.Context().Done()
+		left <- time.Now()
+	})
+	res, err := client.Get(origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := make([]byte, len("data: x\n\n"))
+	for range 5 {
+		at := <-sent
+		if _, err := io.ReadFull(res.Body, event); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(at); took > 100*time.Millisecond {
+			t.Errorf("an event took %v", took)
+		}
+	}
+	now := time.Now()
+	res.Body.Close()
+	select {
+	case at := <-left:
+		if took := at.Sub(now); took > time.Second {
+			t.Errorf("upstream was ended after %v", took)
+		}
+	case <-time.After(patience):
+		t.Fatal("upstream was not ended")
+	}
+	s := h.session(1)
+	if s.State != storage.ClientAborted || h.body(s.ID, storage.Response) != strings.Repeat("data: x\n\n", 5) {
+		t.Errorf("got %v %q", s.State, s.Error)
+	}
+}
+
+// TestHTTPSBodyThatBreaksOffIsBroken has no length and no chunks, so only the way the connection ends can tell.
+func TestHTTPSBodyThatBreaksOffIsBroken(t *testing.T) {
+	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		c, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		rw.WriteString("HTTP/1.1 200 OK\r\n\r\nhello")
+		rw.Flush()
+		bottom(c).Close() // without close_notify
+	})
+	res, err := client.Get(origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if string(got) != "hello" || err == nil {
+		t.Errorf("got %q, %v, want a broken body", got, err)
+	}
+	if s := h.session(1); s.State != storage.UpstreamAborted {
+		t.Errorf("got %v %q", s.State, s.Error)
+	}
+}
