@@ -60,7 +60,7 @@ func (s *Store) commit() {
 
 	full, open := s.incomings.take()
 	s.markStale(open)
-	s.syncAll(full)
+	s.syncAll(full, (*incoming).sync)
 	for _, in := range full {
 		s.named(in)
 	}
@@ -137,21 +137,21 @@ func (s *Store) markStale(open []*incoming) {
 	if err := s.files.SyncDir("incoming"); err != nil {
 		s.problem(err)
 	}
-	s.syncAll(stale)
+	s.syncAll(stale, func(in *incoming) error { return in.file.Sync() }) // its worker may be writing to it
 	for _, rec := range marks {
 		s.appendValue(rec, rec.mark)
 	}
 }
 
 // syncAll syncs the files, several at once. One that fails ends the capture of its body: what it holds is not certain any more.
-func (s *Store) syncAll(files []*incoming) {
+func (s *Store) syncAll(files []*incoming, flush func(*incoming) error) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, syncWorkers)
 	for _, in := range files {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := in.file.Sync(); err != nil && !errors.Is(err, fs.ErrClosed) {
+			if err := flush(in); err != nil && !errors.Is(err, fs.ErrClosed) {
 				s.problem(err)
 				s.lose(in, err)
 			}

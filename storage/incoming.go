@@ -34,6 +34,7 @@ type incoming struct {
 	file   File // by the worker until it is sealed, then by the committer
 	sha    hash.Hash
 	marked uint64
+	ragged bool // a write failed, and may have left bytes beyond length
 
 	// under rec.mu
 	length uint64
@@ -72,10 +73,21 @@ func (s *Store) newIncoming(r *Recording, side Side, start uint64) (*incoming, e
 // write appends p, which fits, and returns the length and checksum it has now. It is the worker's.
 func (in *incoming) write(p []byte) (length uint64, crc uint32, err error) {
 	if _, err := in.file.WriteAt(p, int64(in.length)); err != nil {
+		in.ragged = true
 		return 0, 0, fmt.Errorf("write incoming file: %w", err)
 	}
 	in.sha.Write(p)
 	return in.length + uint64(len(p)), crc32.Update(in.crc, castagnoli, p), nil
+}
+
+// sync makes the file durable, at its length.
+func (in *incoming) sync() error {
+	if in.ragged {
+		if err := in.file.Truncate(int64(in.length)); err != nil {
+			return err
+		}
+	}
+	return in.file.Sync()
 }
 
 // room is how many bytes still fit.

@@ -1,0 +1,247 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"millpond/storage"
+	"millpond/storage/storagetest"
+)
+
+// openFaulty opens a store on a disk that can be made to fail.
+func openFaulty(t *testing.T, slow storage.SlowDisk) (*storage.Store, *storagetest.Disk, string) {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := storage.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(files)
+	s, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk, SlowDisk: slow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		disk.Heal()
+		s.Close()
+	})
+	return s, disk, dir
+}
+
+func bytesOf(seed uint64, n int) []byte {
+	var key [32]byte
+	copy(key[:], fmt.Sprint(seed))
+	b := make([]byte, n)
+	rand.NewChaCha8(key).Read(b)
+	return b
+}
+
+func record(s *storage.Store, body []byte) *storage.Recording {
+	r := s.Begin(storage.Session{Method: "GET", Host: "example.com", Path: "/"})
+	w := r.Body(storage.Response)
+	for rest := body; len(rest) > 0; {
+		b := storage.NewBuffer()
+		n := copy(b.B, rest)
+		w.Give(b, n)
+		w.Wait(context.Background())
+		rest = rest[n:]
+	}
+	w.Complete()
+	r.End(storage.Done, "")
+	return r
+}
+
+// eventually waits for a condition of the store, which a commit each 100 ms or a probe each second brings about.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain until ", what)
+		}
+	}
+}
+
+func durable(s *storage.Store, id uint64) func() bool {
+	return func() bool {
+		row, err := s.Row(id)
+		return err == nil && row.Durable
+	}
+}
+
+// checkPrefix checks that what is kept of a body is its beginning, and that the session says where it was cut.
+func checkPrefix(t *testing.T, s *storage.Store, id uint64, body []byte, why string) uint64 {
+	t.Helper()
+	session, err := s.Session(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := session.Sides[storage.Response].Body
+	want := fmt.Sprintf("captured to byte %d: %s", got.Size, why)
+	if got.Complete || !strings.HasPrefix(got.Missing, want) || got.Passed != uint64(len(body)) || !session.HasFlag(storage.FlagCut) {
+		t.Errorf("session %d: complete %t, missing %q, size %d, passed %d, flags %v; want missing %q", id, got.Complete, got.Missing, got.Size, got.Passed, session.Flags, want)
+	}
+	if got.Size > 0 {
+		checkRead(t, s, id, body[:got.Size])
+	}
+	return got.Size
+}
+
+func checkRead(t *testing.T, s *storage.Store, id uint64, want []byte) {
+	t.Helper()
+	b, err := s.Body(id, storage.Response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	got, err := io.ReadAll(io.NewSectionReader(b, 0, b.Size()))
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("body of session %d: got %d bytes, %v; want %d", id, len(got), err, len(want))
+	}
+}
+
+func verify(t *testing.T, s *storage.Store, dir string) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.Verify(dir, true, func(p string) { t.Error("verify:", p) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	before := record(s, bytesOf(1, 50_000))
+	eventually(t, "it is durable", durable(s, before.ID()))
+
+	disk.Fill(6 << 20)
+	large := bytesOf(2, 12<<20)
+	cut := record(s, large)
+	eventually(t, "the problem shows", func() bool { return s.Status().Problem != "" })
+	if got := s.Status().Problem; !strings.HasPrefix(got, "the disk is full") {
+		t.Errorf("got problem %q", got)
+	}
+	small := record(s, bytesOf(3, 1000))
+	if size := checkPrefix(t, s, cut.ID(), large, "the disk is full"); size < 4<<20 {
+		t.Errorf("kept %d bytes where 6 MiB were free", size)
+	}
+
+	disk.Heal()
+	eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" })
+	after := record(s, bytesOf(4, 1<<20))
+	eventually(t, "all is durable", durable(s, after.ID()))
+	eventually(t, "all is durable", durable(s, cut.ID()))
+	eventually(t, "all is durable", durable(s, small.ID()))
+	checkPrefix(t, s, cut.ID(), large, "the disk is full")
+	checkRead(t, s, before.ID(), bytesOf(1, 50_000))
+	checkRead(t, s, after.ID(), bytesOf(4, 1<<20))
+	verify(t, s, dir)
+}
+
+func TestFailedSync(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	before := record(s, bytesOf(1, 50_000))
+	eventually(t, "it is durable", durable(s, before.ID()))
+	open := s.Begin(storage.Session{Method: "GET", Host: "open"})
+	open.Body(storage.Response).Write(bytesOf(2, 10_000))
+
+	disk.FailNth(storagetest.Sync, 1, syscall.EIO)
+	lost := record(s, bytesOf(3, 20_000))
+	eventually(t, "it is durable", durable(s, lost.ID()))
+	if size := checkPrefix(t, s, lost.ID(), bytesOf(3, 20_000), "the disk failed"); size != 0 {
+		t.Errorf("kept %d bytes that were written before the sync that failed", size)
+	}
+	open.End(storage.Done, "")
+	eventually(t, "it is durable", durable(s, open.ID()))
+	after := record(s, bytesOf(4, 20_000))
+	eventually(t, "it is durable", durable(s, after.ID()))
+	checkRead(t, s, before.ID(), bytesOf(1, 50_000))
+	checkRead(t, s, after.ID(), bytesOf(4, 20_000))
+	if p := s.Status().Problem; p != "" {
+		t.Errorf("problem %q after the disk works again", p)
+	}
+	verify(t, s, dir)
+}
+
+// TestFailedSyncOfLargeBodies fails each of the syncs that a commit of large bodies makes, in turn.
+func TestFailedSyncOfLargeBodies(t *testing.T) {
+	for nth := 1; nth <= 6; nth++ {
+		t.Run(fmt.Sprint("sync ", nth), func(t *testing.T) {
+			s, disk, dir := openFaulty(t, storage.Wait)
+			disk.FailNth(storagetest.Sync, nth, syscall.EIO)
+			bodies := map[uint64][]byte{}
+			for i := range uint64(3) {
+				body := bytesOf(i, 5<<20)
+				bodies[record(s, body).ID()] = body
+			}
+			for id, body := range bodies {
+				eventually(t, "it is durable", durable(s, id))
+				session, err := s.Session(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if session.Sides[storage.Response].Body.Complete {
+					checkRead(t, s, id, body)
+				} else {
+					checkPrefix(t, s, id, body, "the disk failed")
+				}
+			}
+			after := record(s, bytesOf(9, 20_000))
+			eventually(t, "it is durable", durable(s, after.ID()))
+			checkRead(t, s, after.ID(), bytesOf(9, 20_000))
+			verify(t, s, dir)
+		})
+	}
+}
+
+func TestStalledDiskHoldsNothingUp(t *testing.T) {
+	for name, slow := range map[string]storage.SlowDisk{"wait": storage.Wait, "cut": storage.Cut} {
+		t.Run(name, func(t *testing.T) {
+			s, disk, dir := openFaulty(t, slow)
+			disk.Stall(storagetest.Write | storagetest.Sync)
+			large := bytesOf(1, 80<<20)
+			r := s.Begin(storage.Session{Method: "GET", Host: "large"})
+			w := r.Body(storage.Response)
+			given, full := 0, false
+			for given < len(large) && !full {
+				b := storage.NewBuffer()
+				n := copy(b.B, large[given:])
+				w.Give(b, n)
+				given += n
+				full = w.Full() != nil
+			}
+			if want := slow == storage.Wait; full != want {
+				t.Errorf("after %d MiB on a stalled disk: full %t, want %t", given>>20, full, want)
+			}
+			if given < 32<<20 {
+				t.Errorf("held back after %d MiB; 32 are to be absorbed", given>>20)
+			}
+			begin := time.Now()
+			small := record(s, bytesOf(2, 1000))
+			if took := time.Since(begin); took > 100*time.Millisecond {
+				t.Errorf("a small session took %v", took)
+			}
+			checkRead(t, s, small.ID(), bytesOf(2, 1000))
+			disk.Heal()
+			if slow == storage.Wait {
+				w.Wait(context.Background())
+			}
+			w.Complete()
+			r.End(storage.Done, "")
+			eventually(t, "it is durable", durable(s, r.ID()))
+			if slow == storage.Wait {
+				checkRead(t, s, r.ID(), large[:given])
+			} else {
+				checkPrefix(t, s, r.ID(), large[:given], "the disk is slower")
+			}
+			verify(t, s, dir)
+		})
+	}
+}
