@@ -492,6 +492,59 @@ func TestUpstreamWithBadTLS(t *testing.T) {
 	}
 }
 
+// A client that would not understand an HTTP answer gets no handshake; the row says why.
+func TestBadUpstreamForAClientThatSpeaksNoHTTP(t *testing.T) {
+	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.org")}, NextProtos: []string{"dot"}}, nil)
+	p := startProxy(t, Config{})
+	if _, err := p.handshake(addr, &tls.Config{ServerName: "example.com", NextProtos: []string{"dot"}}); err == nil {
+		t.Error("the handshake succeeded")
+	}
+	p.wantFailed("it is for example.org, not for example.com")
+}
+
+func TestMissingNameIsNamedAsTheCause(t *testing.T) {
+	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "default.example")}}, nil)
+	p := startProxy(t, Config{})
+	if _, err := p.handshake(addr, &tls.Config{InsecureSkipVerify: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.wantFailed("the client sent no server name")
+}
+
+func TestUpstreamOnIPv6(t *testing.T) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				tc := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "::1")}, NextProtos: []string{"talk"}})
+				io.Copy(tc, tc)
+				tc.Close()
+			}()
+		}
+	}()
+	p := startProxy(t, Config{})
+	c, err := p.handshake(l.Addr().String(), &tls.Config{ServerName: "::1", NextProtos: []string{"talk"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(c, "hello")
+	c.CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if s := p.next(); s.State != storage.Done || s.Upstream != l.Addr().String() {
+		t.Errorf("session %+v", s)
+	}
+}
+
 // In TLS 1.3 upstream says after the handshake that it wanted a certificate.
 func TestUpstreamThatWantsAClientCertificateLate(t *testing.T) {
 	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}, ClientAuth: tls.RequireAnyClientCert}, nil)

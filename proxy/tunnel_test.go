@@ -220,6 +220,52 @@ func TestTunnelPassesResets(t *testing.T) {
 	})
 }
 
+func TestTunnelEndsWithItsReader(t *testing.T) {
+	endless := func(t *testing.T) (addr string, ended chan error) {
+		ended = make(chan error, 1)
+		return upstream(t, func(c net.Conn) {
+			_, err := io.Copy(c, zeros{})
+			ended <- err
+		}), ended
+	}
+	t.Run("that leaves", func(t *testing.T) {
+		addr, ended := endless(t)
+		p := startProxy(t, Config{})
+		c := p.tunnelTo(addr)
+		io.ReadFull(c, make([]byte, 1<<20))
+		c.Close()
+		if err := <-ended; err == nil {
+			t.Error("upstream's write did not fail")
+		}
+		s := p.next()
+		if s.State != storage.ClientAborted || !strings.Contains(s.Error, "the client broke the connection") {
+			t.Errorf("session is %v, %q", s.State, s.Error)
+		}
+		if b := s.Sides[storage.Response].Body; b.Complete || b.Size < 1<<20 {
+			t.Errorf("the response's body is %d bytes, complete: %v; want what passed, not complete", b.Size, b.Complete)
+		}
+	})
+	t.Run("that stalls", func(t *testing.T) {
+		addr, ended := endless(t)
+		p := startProxy(t, Config{Limits: Limits{StallTime: 200 * time.Millisecond}})
+		p.tunnelTo(addr)
+		if err := <-ended; err == nil {
+			t.Error("upstream's write did not fail")
+		}
+		if s := p.next(); s.State != storage.ClientAborted || !strings.Contains(s.Error, "the client accepted no bytes for too long") {
+			t.Errorf("session is %v, %q", s.State, s.Error)
+		}
+	})
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
 // A client that half-closes and vanishes leaves nothing behind, although upstream stays silent.
 func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
 	p := startProxy(t, Config{}) // its end finds goroutines that are left
