@@ -129,6 +129,7 @@ func TestEndlessListEndsTheConnection(t *testing.T) {
 		if got := r.client.next(); !strings.Contains(got, "ENHANCE_YOUR_CALM") && !strings.Contains(got, "error") {
 			t.Errorf("%s: got %s", name, got)
 		}
+		r.client.conn.Close()
 		if err := r.wait(t); err == nil || !strings.Contains(err.Error(), "field list") {
 			t.Errorf("%s: ended with %v", name, err)
 		}
@@ -183,6 +184,7 @@ func TestBrokenRules(t *testing.T) {
 					t.Fatalf("got %s, want GOAWAY %s", line, tt.want)
 				}
 			}
+			r.client.conn.Close()
 			if err := r.wait(t); err == nil || !strings.Contains(err.Error(), "client broke HTTP/2") {
 				t.Errorf("ended with %v", err)
 			}
@@ -207,6 +209,7 @@ func TestUpstreamWithoutHTTP2(t *testing.T) {
 	r.client.fr.WriteSettings()
 	r.upstream.conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
 	r.client.wantStart("GOAWAY 0 ")
+	r.client.conn.Close()
 	if err := r.wait(t); err == nil || !strings.Contains(err.Error(), "upstream") {
 		t.Errorf("ended with %v", err)
 	}
