@@ -9,7 +9,29 @@ import (
 	"time"
 
 	"millpond/proxy"
+	"millpond/storage"
 )
+
+type verifyCommand struct {
+	Full bool `help:"Read every byte: the checksum of each record, the hash of each chunk."`
+}
+
+// Run prints one line for each thing that is wrong, and fails if there is any.
+func (c verifyCommand) Run(line *commandLine, s *streams) error {
+	problems := 0
+	err := storage.Verify(line.Data, c.Full, func(problem string) {
+		problems++
+		fmt.Fprintln(s.out, problem)
+	})
+	switch {
+	case err != nil:
+		return err
+	case problems > 0:
+		return fmt.Errorf("%s: %d things are wrong", line.Data, problems)
+	}
+	_, err = fmt.Fprintln(s.out, "nothing is wrong")
+	return err
+}
 
 type caCommand struct{}
 

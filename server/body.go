@@ -21,11 +21,13 @@ type representation struct {
 	size  int64
 	state string // of Millpond-Body
 	etag  string // strong; empty while the body grows
+
+	whole func() bool // whether a body that became final is all there
 }
 
 // represent takes the snapshot. The name tells representations of one session apart.
 func represent(session *storage.Session, name string, body *storage.BodyReader, complete bool) representation {
-	r := representation{body: body, final: body.Final()} // before Size: the size of a final body is final
+	r := representation{body: body, final: body.Final(), whole: body.Complete} // before Size: the size of a final body is final
 	r.size = body.Size()
 	switch {
 	case !r.final:
@@ -159,7 +161,7 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		}
 		ctx, cancel := s.until(r.Context())
 		defer cancel()
-		s.follow(ctx, w, rep.body)
+		s.follow(ctx, w, rep)
 		return nil
 	case rep.size == 0:
 		w.WriteHeader(http.StatusNoContent)

@@ -43,9 +43,8 @@ func (s *Server) decoded(session *storage.Session, side storage.Side) (*storage.
 }
 
 func (s *Server) decode(ctx context.Context, w io.Writer, id uint64, side storage.Side, coding string) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.until(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
 	select {
 	case s.decoding <- struct{}{}:
 		defer func() { <-s.decoding }()
@@ -80,6 +79,7 @@ func (s *Server) answerDecoded(w http.ResponseWriter, r *http.Request, session *
 	}
 	s.awaitDecoded(r, body, size)
 	rep := represent(session, side.String()+".decoded", body, body.Complete())
+	rep.whole = func() bool { return body.Complete() || errors.Is(derived.Err(), content.ErrTrailing) }
 	if err := derived.Err(); rep.final && err != nil {
 		if rep.size == 0 {
 			return undecodable(err)
@@ -97,6 +97,8 @@ func (s *Server) answerDecoded(w http.ResponseWriter, r *http.Request, session *
 func undecodable(err error) *Problem {
 	const instead = "Read the wire bytes, without ?as."
 	switch {
+	case errors.Is(err, storage.ErrDiskLow):
+		return problem(http.StatusInsufficientStorage, "There is no room for a decoded copy: %v. Make some, or read the wire bytes, without ?as.", err)
 	case errors.Is(err, content.ErrNotEncoded):
 		return problem(http.StatusUnprocessableEntity, "The body is not encoded as its Content-Encoding says (%v): it may be plain. %s", err, instead)
 	}

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"millpond/storage"
 )
 
 // stallTime is how long a reader may take for one buffer before it is given up: some 550 bytes a second must be read.
@@ -45,14 +43,14 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, body io.Reader
 }
 
 // follow sends a body that grows, to its end. A body that ends before it is complete ends the connection.
-func (s *Server) follow(ctx context.Context, w http.ResponseWriter, body *storage.BodyReader) {
+func (s *Server) follow(ctx context.Context, w http.ResponseWriter, rep *representation) {
 	buffer := sendBuffers.Get().(*[64 << 10]byte)
 	defer sendBuffers.Put(buffer)
 	out := http.NewResponseController(w)
-	reader := &follower{ctx: ctx, body: body}
+	reader := &follower{ctx: ctx, body: rep.body}
 	for {
 		n, err := reader.Read(buffer[:])
-		if err == io.EOF && body.Complete() {
+		if err == io.EOF && rep.whole() {
 			return
 		}
 		if err != nil {
@@ -60,7 +58,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, body *storag
 		}
 		_ = out.SetWriteDeadline(time.Now().Add(stallTime))
 		_, err = w.Write(buffer[:n])
-		if err == nil && reader.at == body.Size() {
+		if err == nil && reader.at == rep.body.Size() {
 			err = out.Flush() // the next byte may be long in coming
 		}
 		if err != nil {
