@@ -1,7 +1,7 @@
 import { expect, type Millpond, test } from "./fixtures.ts";
 
 test("a body that is still coming is shown in hex, and grows", async ({ dashboard, device, origin, millpond }) => {
-	await device.goto(origin.url("https", "/put/nothing-to-see"));
+	await device.goto(origin.url("https", "/put/a-page-to-fetch-from"));
 	const slow = origin.url("https", "/get/slow?seed=7&size=10000000&framing=length&pace=2000,100ms");
 	// What is asked for is left to come while the dashboard is looked at.
 	await device.evaluate((address) => void fetch(address).then((r) => r.blob()), slow);
