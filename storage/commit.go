@@ -266,6 +266,7 @@ func (s *Store) committed(recs []*record) {
 		if rec.rec != nil && (rec.kind == recordEnded || rec.kind == recordDeleted) {
 			gone = append(gone, rec.rec)
 			ids = append(ids, rec.rec.id)
+			s.digestMissing(rec)
 			rec.rec.mu.Lock()
 			pinned = append(pinned, rec.rec.pinned...)
 			rec.rec.mu.Unlock()
@@ -275,6 +276,18 @@ func (s *Store) committed(recs []*record) {
 	s.waiting.Add(-int64(len(gone)))
 	s.recent.unpin(pinned)
 	s.feeds.publish(ids...)
+}
+
+// digestMissing has the bodies of an ended session hashed whose digest was not made while they were recorded.
+func (s *Store) digestMissing(rec *record) {
+	if rec.session == nil {
+		return
+	}
+	for side := range rec.session.Sides {
+		if b := &rec.session.Sides[side].Body; b.Size > 0 && b.SHA256 == nil {
+			s.digestLater(digestJob{id: rec.session.ID, side: Side(side)})
+		}
+	}
 }
 
 // unlink removes from disk what nothing names any more.

@@ -168,21 +168,3 @@ func (s *Store) amendStored(id uint64, fn func(*Session)) error {
 	s.feeds.publish(id)
 	return s.commitError()
 }
-
-// keepDigest puts a body's digest into its session's record.
-func (s *Store) keepDigest(id uint64, side Side, sum []byte) {
-	if r := s.live.get(id); r != nil {
-		r.mu.Lock()
-		kept := !r.finished
-		if kept {
-			r.bodies[side].sha = sum
-		}
-		r.mu.Unlock()
-		if kept {
-			return
-		}
-	}
-	if err := s.amend(id, func(session *Session) { session.Sides[side].Body.SHA256 = sum }); err != nil {
-		s.logger.Warn("keep digest", "session", id, "error", err)
-	}
-}

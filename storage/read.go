@@ -1,9 +1,6 @@
 package storage
 
 import (
-	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -220,51 +217,3 @@ func (b *liveBody) Grown() <-chan struct{} {
 }
 
 func (b *liveBody) Close() error { return nil }
-
-// SHA256 returns the digest of a final body, hashing it now where it is not known yet. It is kept once known.
-func (s *Store) SHA256(ctx context.Context, id uint64, side Side) ([]byte, error) {
-	session, err := s.Session(id)
-	if err != nil {
-		return nil, err
-	}
-	if sum := session.Sides[side].Body.SHA256; sum != nil {
-		return sum, nil
-	}
-	b, err := s.Body(id, side)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	if !b.Final() {
-		return nil, fmt.Errorf("hash %s body of session %d: it is not final: %w", side, id, fs.ErrInvalid)
-	}
-	sum, err := hashBody(ctx, b)
-	if err != nil {
-		return nil, fmt.Errorf("hash %s body of session %d: %w", side, id, err)
-	}
-	if b.Size() > 0 {
-		s.keepDigest(id, side, sum)
-	}
-	return sum, nil
-}
-
-func hashBody(ctx context.Context, b *BodyReader) ([]byte, error) {
-	h := sha256.New()
-	buf := NewLargeBuffer()
-	defer buf.Free()
-	for off := int64(0); off < b.Size(); {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		n, err := b.ReadAt(buf.B[:min(int64(len(buf.B)), b.Size()-off)], off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		if n == 0 {
-			return nil, io.ErrUnexpectedEOF
-		}
-		h.Write(buf.B[:n])
-		off += int64(n)
-	}
-	return h.Sum(nil), nil
-}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
@@ -92,17 +93,22 @@ func (s *Store) readFile(name string, p []byte, at uint64) (int, error) {
 	return n, fmt.Errorf("read %s: %w", name, err)
 }
 
-// readSession reads a session's full record.
+// readSession reads a session's full record, and checks it against the log's checksum.
 func (s *Store) readSession(at place) (*Session, error) {
-	b := make([]byte, at.length)
-	if _, err := s.readLog(b, at, 0); err != nil {
+	b := make([]byte, frameSize+int(at.length))
+	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize}, 0); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read session: %w (%w)", errGone, err)
 		}
 		return nil, err
 	}
+	payload := b[frameSize:]
+	f, ok := parseFrame(b, at.Segment)
+	if !ok || f.length != at.length || crc32.Checksum(payload, castagnoli) != f.crc {
+		return nil, fmt.Errorf("read session: record %d of log segment %d: %w", at.Slot, at.Segment, errTorn)
+	}
 	out := new(Session)
-	if err := decoder.Unmarshal(b, out); err != nil {
+	if err := decoder.Unmarshal(payload, out); err != nil {
 		return nil, fmt.Errorf("read session: %w (%w)", errTorn, err)
 	}
 	return out, nil

@@ -3,6 +3,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,14 +57,17 @@ type Store struct {
 	derived *derived
 	live    live
 
-	ready     *recordings // for the workers
-	noted     *recordings // for the next commit
-	incomings *incomings
-	workers   sync.WaitGroup
-	closing   chan struct{}
-	ended     chan struct{} // the committer has
-	kick      chan struct{} // asks for a commit
-	closed    atomic.Bool
+	ready      *recordings // for the workers
+	noted      *recordings // for the next commit
+	incomings  *incomings
+	workers    sync.WaitGroup
+	digests    chan digestJob
+	digesting  sync.WaitGroup
+	endDigests context.CancelFunc
+	closing    chan struct{}
+	ended      chan struct{} // the committer has
+	kick       chan struct{} // asks for a commit
+	closed     atomic.Bool
 
 	incomingNumber atomic.Uint64
 	reserved       atomic.Uint64
@@ -90,6 +94,9 @@ func OpenStore(cfg Config) (*Store, error) {
 		s.workers.Go(s.worker)
 	}
 	go s.committer(s.closing, s.ended)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endDigests = cancel
+	s.digesting.Go(func() { s.digester(ctx) })
 	return s, nil
 }
 
@@ -99,6 +106,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
 		closing: make(chan struct{}), ended: make(chan struct{}), kick: make(chan struct{}, 1),
+		digests: make(chan digestJob, digestQueue),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -178,6 +186,8 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.endDigests()
+	s.digesting.Wait()
 	for _, r := range s.live.all() {
 		r.End(Interrupted, "Millpond was stopped")
 	}
