@@ -40,7 +40,7 @@ func run(args []string, out, errOut io.Writer) error {
 	var line commandLine
 	parser, err := kong.New(&line,
 		kong.Name("millpond"),
-		kong.Description("A capture proxy with a web dashboard: see every HTTP session, with bodies of any size, live and kept."),
+		kong.Description("A capture proxy with a web dashboard: see every HTTP session, with bodies of any size, live and kept. Without a command it serves: `millpond serve --help` lists the flags."),
 		kong.Vars{"data": defaultData()},
 		kong.Writers(out, errOut),
 		kong.UsageOnError(),

@@ -82,7 +82,10 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if err != nil {
 		return err
 	}
-	authority := filepath.Join(data, "ca")
+	authority, err := filepath.Abs(filepath.Join(data, "ca"))
+	if err != nil {
+		return fmt.Errorf("find the CA's directory: %w", err)
+	}
 	ca, err := proxy.LoadCA(authority)
 	if err != nil {
 		return err

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests start this program as a user does: a process of its own, which is the test binary with asProgram set.
+const asProgram = "MILLPOND_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "MILLPOND_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, asProgram+"=1")
+	return cmd
+}
+
+// output runs the program to its end.
+func output(t *testing.T, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	cmd := command(args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// program is a Millpond that serves.
+type program struct {
+	*exec.Cmd
+	said   map[string]string // by the first word of each line
+	log    *bytes.Buffer     // to be read after Wait
+	client *http.Client      // through the proxy
+}
+
+func serve(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: command(append([]string{"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"}, args...)...), said: map[string]string{}, log: &bytes.Buffer{}}
+	p.Stderr = p.log
+	stdout, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	lines := bufio.NewScanner(stdout)
+	for len(p.said) < 3 && lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		p.said[word] = rest
+	}
+	if len(p.said) < 3 {
+		_ = p.Wait()
+		t.Fatalf("it said %v: %s", p.said, p.log)
+	}
+	proxy := &url.URL{Scheme: "http", Host: p.said["proxy"]}
+	p.client = &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }}}
+	return p
+}
+
+// call asks the dashboard.
+func (p *program) call(t *testing.T, path string, answer any) {
+	t.Helper()
+	base, token, _ := strings.Cut(p.said["dashboard"], "/#token=")
+	req, err := http.NewRequest("GET", base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(answer); err != nil || res.StatusCode != 200 {
+		t.Fatalf("%s: %s, %v", path, res.Status, err)
+	}
+}
+
+func TestProgramServesAndStops(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	p := serve(t, "--data", data, "--log-format", "json")
+	if token := p.said["dashboard"][strings.Index(p.said["dashboard"], "=")+1:]; len(token) < 26 {
+		t.Errorf("got token %q, want a random one", token)
+	}
+	if pem, err := os.ReadFile(p.said["ca"]); err != nil || !bytes.HasPrefix(pem, []byte("-----BEGIN CERTIFICATE-----")) || !filepath.IsAbs(p.said["ca"]) {
+		t.Errorf("ca %s: %.40s, %v", p.said["ca"], pem, err)
+	}
+	res, err := p.client.Get("http://millpond.internal/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if res.StatusCode != 200 || !bytes.Contains(page, []byte("/ca.crt")) {
+		t.Errorf("the set-up page: got %s %s", res.Status, page)
+	}
+
+	// The dashboard, by any of its names, cannot be reached through the proxy.
+	dashboard, err := url.Parse(p.said["dashboard"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"} {
+		res, err := p.client.Get(fmt.Sprintf("http://%s:%s/healthz", host, dashboard.Port()))
+		if err != nil {
+			continue
+		}
+		res.Body.Close()
+		if res.StatusCode == 200 {
+			t.Errorf("the dashboard is reached through the proxy as %s", host)
+		}
+	}
+
+	// A second process on the directory learns who holds it.
+	for _, args := range [][]string{{"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"}, {"verify"}} {
+		_, errOut, code := output(t, append([]string{"--data", data}, args...)...)
+		if code != 1 || !strings.Contains(errOut, fmt.Sprint(p.Process.Pid)) || !strings.Contains(errOut, dashboard.Host) {
+			t.Errorf("a second process (%v): exit %d, %s", args, code, errOut)
+		}
+	}
+	_, errOut, code := output(t, "--data", filepath.Join(t.TempDir(), "other"), "--proxy", p.said["proxy"])
+	if code != 1 || !strings.Contains(errOut, "--proxy") || !strings.Contains(errOut, "in use") {
+		t.Errorf("a port in use: exit %d, %s", code, errOut)
+	}
+
+	// A download is running when the program is asked to stop.
+	origin := newOrigin(t)
+	download, err := p.client.Get(origin.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer download.Body.Close()
+	if _, err := io.ReadFull(download.Body, make([]byte, origin.sent)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := p.Wait(); err != nil {
+		t.Errorf("stop: %v: %s", err, p.log)
+	}
+	if took := time.Since(start); took > stopTime+5*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	for line := range strings.Lines(p.log.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a log line is no JSON: %s", line)
+		}
+	}
+	if out, errOut, code := output(t, "--data", data, "verify", "--full"); code != 0 || out != "nothing is wrong\n" {
+		t.Errorf("verify: exit %d, %s%s", code, out, errOut)
+	}
+
+	again := serve(t, "--data", data)
+	var list struct {
+		Sessions []struct {
+			State         string
+			Host          string
+			ResponseBytes int `json:"response_bytes"`
+		}
+	}
+	again.call(t, "/api/sessions?limit=1", &list)
+	if len(list.Sessions) != 1 || list.Sessions[0].State != "interrupted" || list.Sessions[0].ResponseBytes != origin.sent {
+		t.Errorf("what was in flight: got %+v, want interrupted with %d bytes", list.Sessions, origin.sent)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, _, code := output(t, "version"); code != 0 || !strings.HasPrefix(out, "millpond "+version+" go") {
+		t.Errorf("version: exit %d, %s", code, out)
+	}
+	first, _, code := output(t, "ca", "--data", data)
+	if code != 0 || !strings.HasPrefix(first, "-----BEGIN CERTIFICATE-----\n") {
+		t.Errorf("ca: exit %d, %s", code, first)
+	}
+	if second, _, _ := output(t, "ca", "--data", data); second != first {
+		t.Error("ca makes another certificate each time")
+	}
+	if _, errOut, code := output(t, "verify", "--data", filepath.Join(data, "none")); code != 1 || errOut == "" {
+		t.Errorf("verify of nothing: exit %d, %s", code, errOut)
+	}
+	if _, errOut, code := output(t, "--no-such-flag"); code == 0 || !strings.Contains(errOut, "--no-such-flag") {
+		t.Errorf("an unknown flag: exit %d, %s", code, errOut)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, code := output(t, "--data", filepath.Join(file, "data")); code != 1 || !strings.Contains(errOut, file) {
+		t.Errorf("a directory that cannot be made: exit %d, %s", code, errOut)
+	}
+	if _, errOut, code := output(t, "--data", data, "--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0", "--upstream-ca", file); code != 1 || !strings.Contains(errOut, "no PEM certificate") {
+		t.Errorf("roots that are none: exit %d, %s", code, errOut)
+	}
+	if _, _, code := output(t, "healthcheck", "--dashboard", "127.0.0.1:1"); code != 1 {
+		t.Errorf("healthcheck of nothing: exit %d", code)
+	}
+	p := serve(t, "--data", data, "--token", "given")
+	if !strings.HasSuffix(p.said["dashboard"], "/#token=given") {
+		t.Errorf("got %s", p.said["dashboard"])
+	}
+	at, _ := url.Parse(p.said["dashboard"])
+	if _, errOut, code := output(t, "healthcheck", "--dashboard", at.Host); code != 0 {
+		t.Errorf("healthcheck: exit %d, %s", code, errOut)
+	}
+}
+
+// origin sends the beginning of a body, and then nothing until the test is over.
+type origin struct {
+	url  string
+	sent int
+}
+
+func newOrigin(t *testing.T) *origin {
+	o := &origin{sent: 100_000}
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		_, _ = w.Write(make([]byte, o.sent))
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	o.url = server.URL
+	return o
+}
