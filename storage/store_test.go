@@ -114,6 +114,9 @@ func TestBodiesOfEverySize(t *testing.T) {
 	bodies := make(map[uint64][]byte)
 	for i, size := range bodySizes {
 		for j, put := range []func(*BodyWriter, []byte){give, write} {
+			if j == 1 && size > chunkSize+1 {
+				continue // enough was written in odd splits
+			}
 			body := noise(uint64(2*i+j), size)
 			r := s.Begin(Session{Method: "GET", Host: "example.com", Path: fmt.Sprint("/", size)})
 			for side := range Side(2) {
@@ -139,7 +142,6 @@ func TestBodiesOfEverySize(t *testing.T) {
 			}
 		}
 	}
-	check(s)
 	waitDurable(t, s)
 	check(s)
 	if err := s.Close(); err != nil {
