@@ -3,7 +3,9 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -60,20 +62,24 @@ func newConn(nc net.Conn, under *client) *conn {
 func (c *conn) over(nc net.Conn) *conn { return newConn(nc, c.under) }
 
 // bare returns c without what wraps it: reads give what was read ahead first.
-func (c *conn) bare() net.Conn { return &bufferedConn{c.Conn, c.r} }
+func (c *conn) bare() net.Conn { return &bufferedConn{Conn: c.Conn, r: c.r} }
 
 // bufferedConn is a net.Conn that reads through a buffer. NetConn gives what is below, as tls.Conn's does.
 type bufferedConn struct {
 	net.Conn
-	r *bufio.Reader
+	r   *bufio.Reader
+	eof bool // read to the connection's own end
 }
 
 // Read empties the buffer and then reads past it: what reads here, TLS, brings a buffer of its own.
-func (b *bufferedConn) Read(p []byte) (int, error) {
+func (b *bufferedConn) Read(p []byte) (n int, err error) {
 	if b.r.Buffered() == 0 {
-		return b.Conn.Read(p)
+		n, err = b.Conn.Read(p)
+	} else {
+		n, err = b.r.Read(p)
 	}
-	return b.r.Read(p)
+	b.eof = b.eof || err == io.EOF
+	return n, err
 }
 
 func (b *bufferedConn) NetConn() net.Conn { return b.Conn }
@@ -150,6 +156,17 @@ func bottom(c net.Conn) net.Conn {
 			return c
 		}
 	}
+}
+
+// withoutNotify reports whether TLS, which was read to its end, ended without the close_notify that tells an end from a cut (RFC 8446, section 6.1).
+// crypto/tls calls both io.EOF; but only without the alert did it read to the end of the connection below.
+func withoutNotify(c net.Conn) bool {
+	tc, ok := c.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	below, ok := tc.NetConn().(*bufferedConn)
+	return ok && below.eof
 }
 
 // breakOff ends a connection so that the peer cannot take what it got for complete: no close_notify, and a reset where the system offers one.

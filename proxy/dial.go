@@ -111,7 +111,7 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	defer cancel()
 	info := &storage.TLS{ServerName: sni}
 	asked := false
-	tc := tls.Client(&bufferedConn{up.Conn, up.r}, &tls.Config{
+	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: up.r}, &tls.Config{
 		ServerName:         sni,
 		NextProtos:         protocols,
 		ClientSessionCache: p.resume,

@@ -277,6 +277,9 @@ func (r *request) deliver(v verdict, f framing) (framing, error) {
 	p.from = r.up.r
 	p.chunks = chunks{limit: r.p.cfg.Limits.Head, lenient: true}
 	err := p.run(f)
+	if err == nil && f.kind == untilClose && withoutNotify(r.up.Conn) {
+		err = readError{io.ErrUnexpectedEOF} // RFC 9112, section 9.8
+	}
 	if p.chunks.trailers != nil {
 		r.x.trailers(storage.Response, p.chunks.trailers)
 	}
@@ -347,7 +350,7 @@ func ended(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, errNoHead):
 		return "it closed the connection"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection ended too early"
+		return "TLS ended without a close_notify, so that nothing tells whether this was all"
 	case errors.Is(err, context.Canceled):
 		return "the exchange was cancelled"
 	}

@@ -106,7 +106,7 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 
 // intercept takes TLS off a tunnel whose client has begun a handshake, and serves what is inside. s describes the CONNECT: it becomes a row when that fails.
 func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
-	m := &mirror{bufferedConn: bufferedConn{c.Conn, c.r}, p: p, authority: s.Host, up: up}
+	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, authority: s.Host, up: up}
 	tc := tls.Server(m, p.tls)
 	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime+p.cfg.Limits.DialTime)
 	err := tc.HandshakeContext(handshake)

@@ -174,7 +174,7 @@ func (p *testProxy) connect(authority string) (net.Conn, *http.Response) {
 	if err != nil {
 		p.t.Fatalf("CONNECT %s: %v", authority, err)
 	}
-	return &bufferedConn{c, r}, res
+	return &bufferedConn{Conn: c, r: r}, res
 }
 
 // tunnelTo is connect where a tunnel is expected.

@@ -139,28 +139,41 @@ func TestHTTPSEventsAndAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// TestHTTPSBodyThatBreaksOffIsBroken has no length and no chunks, so only the way the connection ends can tell.
-func TestHTTPSBodyThatBreaksOffIsBroken(t *testing.T) {
-	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
-		c, rw, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		rw.WriteString("HTTP/1.1 200 OK\r\n\r\nhello")
-		rw.Flush()
-		bottom(c).Close() // without close_notify
-	})
-	res, err := client.Get(origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(res.Body)
-	res.Body.Close()
-	if string(got) != "hello" || err == nil {
-		t.Errorf("got %q, %v, want a broken body", got, err)
-	}
-	if s := h.session(1); s.State != storage.UpstreamAborted {
-		t.Errorf("got %v %q", s.State, s.Error)
+// TestHTTPSBodyWithoutNotifyIsCut has no length and no chunks, so only the way that TLS ends can tell whether the body did.
+func TestHTTPSBodyWithoutNotifyIsCut(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		t.Run(fmt.Sprintf("close_notify %v", clean), func(t *testing.T) {
+			h, origin, _ := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
+				c, rw, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rw.WriteString("HTTP/1.1 200 OK\r\n\r\nhello")
+				rw.Flush()
+				if clean {
+					c.Close()
+				} else {
+					bottom(c).Close()
+				}
+			})
+			c := h.dial()
+			addr := strings.TrimPrefix(origin, "https://")
+			c.send("CONNECT " + addr + " HTTP/1.1\r\n\r\n")
+			c.head()
+			below := &bufferedConn{Conn: c.Conn, r: c.r}
+			tc := tls.Client(below, &tls.Config{ServerName: "127.0.0.1", InsecureSkipVerify: true})
+			io.WriteString(tc, "GET / HTTP/1.1\r\nHost: "+addr+"\r\n\r\n")
+			if got, err := io.ReadAll(tc); !strings.HasSuffix(string(got), "\r\n\r\nhello") || err != nil || below.eof == clean {
+				t.Errorf("got %q, %v, close_notify %v, want %v", got, err, !below.eof, clean)
+			}
+			want := storage.UpstreamAborted
+			if clean {
+				want = storage.Done
+			}
+			if s := h.session(1); s.State != want || h.body(s.ID, storage.Response) != "hello" {
+				t.Errorf("got %v %q, want %v", s.State, s.Error, want)
+			}
+		})
 	}
 }

@@ -21,7 +21,7 @@ func (p *Proxy) tunnel(ctx context.Context, c *conn, up *upstreamConn, s storage
 	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
 	stall := p.cfg.Limits.StallTime
 	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{up.Conn, up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
+	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
 	defer context.AfterFunc(ctx, func() { bottom(c).Close(); bottom(up).Close() })()
 	state, why := relayBoth(ctx, out, back, goneProbe)
 	c.Close()

@@ -275,7 +275,7 @@ func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
 	c, up := newConn(far, &client{}), newUpstream(far2, "", dialTimes{}, nil)
 	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
 	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: time.Minute, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{up.Conn, up.r}, dst: c, writes: &c.writes, stall: time.Minute, body: rec.Body(storage.Response)}
+	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: time.Minute, body: rec.Body(storage.Response)}
 
 	closeWrite(near)
 	go func() {

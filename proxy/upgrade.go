@@ -30,7 +30,7 @@ func (r *request) upgrade(res *head) bool {
 	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
 	stall := r.p.cfg.Limits.StallTime
 	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{up.Conn, up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
+	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
 	defer context.AfterFunc(r.ctx, func() { bottom(c).Close(); bottom(up).Close() })()
 	state, why := relayBoth(r.ctx, out, back, goneProbe)
 	r.drop()
