@@ -39,9 +39,11 @@ test("a token travels as Bearer, once", async () => {
 	expect(sent).toBe("Bearer secret");
 });
 
+const read = async (from: number, to: number) => new TextDecoder().decode((await api.range(api.url("b"), from, to, never)).bytes);
+const state = () => api.bodyState(api.url("b"), never);
+
 test("bytes come by range; beyond the end there are none", async () => {
 	server.body("/api/b", { bytes: new TextEncoder().encode("0123456789"), growing: true });
-	const read = async (from: number, to: number) => new TextDecoder().decode((await api.range(api.url("b"), from, to, never)).bytes);
 	expect(await read(2, 5)).toBe("234");
 	expect(await read(8, 100)).toBe("89");
 	expect(await read(10, 20)).toBe("");
@@ -59,7 +61,6 @@ test("a whole body is never read where a part was asked for", async () => {
 
 test("how a body is: growing, complete, or not what its label says", async () => {
 	const body = server.body("/api/b", { bytes: new Uint8Array(0), growing: true });
-	const state = () => api.bodyState(api.url("b"), never);
 	expect(await state()).toEqual({ size: 0, growing: true, problem: "" });
 	body.bytes = new Uint8Array(5);
 	expect(await state()).toEqual({ size: 5, growing: true, problem: "" });

@@ -58,7 +58,13 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 						focusable
 						role="region"
 						label="Text of the body"
-						onKeyDown={(event) => onKey(event, scroller)}
+						onKeyDown={(event) => {
+							const view = scroller.view.get();
+							const by = { PageDown: view.atEnd ? 1 : 0, " ": view.atEnd ? 1 : 0, PageUp: view.position === 0 ? -1 : 0 }[event.key];
+							if (!by || pages === 1) return onKey(event, scroller);
+							event.preventDefault();
+							document.show(page + by);
+						}}
 						renderRow={(row, y) => (
 							<div key={row} className={styles.textRow} style={{ transform: `translateY(${y}px)` }}>
 								{gutter > 0 && (

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { exactEnd, maxPosition, reveal, scrolled, toPosition, toScrollTop, trackHeight, trackLimit, visibleRows } from "./geometry";
+import { exactEnd, maxPosition, reveal, scrolled, toPosition, toScrollTop, trackHeight, trackLimit, visibleRows, wheelPixels } from "./geometry";
 
 const short = { rows: 1_000, rowHeight: 26, viewport: 600 };
 // One million sessions, and the hex view of a 13.6 GB body.
@@ -51,7 +51,7 @@ describe.each([
 			before = at;
 		}
 	});
-	test("a wheel's step moves as many pixels, wherever it is", () => {
+	test("a finger moves as many pixels as it does, wherever it is", () => {
 		const top = toScrollTop(content, last / 2);
 		expect(scrolled(content, last / 2, top, top + 120)).toBe(last / 2 + 120);
 		expect(scrolled(content, last / 2, top, top - 53)).toBe(last / 2 - 53);
@@ -63,6 +63,10 @@ describe.each([
 		expect(scrolled(content, 5_000, 300, 0)).toBe(0);
 		expect(scrolled(content, last - 5_000, bottom - 300, bottom)).toBe(last);
 	});
+});
+
+test("a wheel counts pixels, lines or pages", () => {
+	expect([0, 1, 2].map((mode) => wheelPixels(short, 3, mode))).toEqual([3, 78, 1_800]);
 });
 
 test("rows to paint cover the viewport, and no more than was asked beyond it", () => {

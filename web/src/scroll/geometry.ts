@@ -60,13 +60,19 @@ export function toPosition(content: Content, scrollTop: number): number {
 }
 
 /**
- * The position after the browser moved scrollTop. On a compressed track a wheel, a finger or a key moves by less than a viewport, and must move
- * the content by as many pixels; a dragged thumb moves by more (one pixel of it is thousands of the track's), and means the place it was put to.
+ * The position after the browser moved scrollTop. On a compressed track a finger moves by less than a viewport, and must move the content by as
+ * many pixels; a dragged thumb moves by more (one pixel of it is thousands of the track's), and means the place it was put to.
  */
 export function scrolled(content: Content, position: number, before: number, now: number): number {
 	if (!compressed(content) || now <= 0 || now >= maxScrollTop(content)) return toPosition(content, now);
 	const delta = now - before;
 	return Math.abs(delta) < content.viewport ? clamp(content, position + delta) : toPosition(content, now);
+}
+
+/** A wheel event's distance in pixels: it may come in lines, which are rows here, or in pages. */
+export function wheelPixels(content: Content, delta: number, mode: number): number {
+	if (mode === 1) return delta * content.rowHeight;
+	return mode === 2 ? delta * content.viewport : delta;
 }
 
 /** The rows to paint, [from, to), with `beyond` more on each side. */

@@ -1,5 +1,5 @@
 import { Store } from "../state/store";
-import { type Content, clamp, maxPosition, reveal, scrolled, toScrollTop, trackHeight } from "./geometry";
+import { type Content, clamp, compressed, maxPosition, reveal, scrolled, toScrollTop, trackHeight, wheelPixels } from "./geometry";
 
 /** What a virtual list paints from. `atEnd` says that the last row is in view. */
 export interface View extends Content {
@@ -35,8 +35,10 @@ export class Scroller {
 		const resized = new ResizeObserver(() => this.#change({ viewport: outer.clientHeight }));
 		resized.observe(outer);
 		outer.addEventListener("scroll", this.#onScroll, { passive: true });
+		outer.addEventListener("wheel", this.#onWheel, { passive: false });
 		this.#change({ viewport: outer.clientHeight });
 		return () => {
+			outer.removeEventListener("wheel", this.#onWheel);
 			resized.disconnect();
 			outer.removeEventListener("scroll", this.#onScroll);
 			window.clearTimeout(this.#settle);
@@ -95,6 +97,14 @@ export class Scroller {
 		this.#scrollTop = this.#outer.scrollTop;
 	}
 
+	/** A wheel moves the content, not its compressed track: a long turn of it would look like a dragged thumb. */
+	#onWheel = (event: WheelEvent): void => {
+		const view = this.view.get();
+		if (!compressed(view) || event.ctrlKey || event.deltaY === 0) return;
+		event.preventDefault();
+		this.scrollBy(wheelPixels(view, event.deltaY, event.deltaMode));
+	};
+
 	#onScroll = (): void => {
 		if (!this.#outer) return;
 		const now = this.#outer.scrollTop;
@@ -104,7 +114,7 @@ export class Scroller {
 		this.#scrollTop = now;
 		const atEnd = position >= maxPosition(before) - endSlack;
 		this.view.set({ ...before, position, atEnd });
-		// The bar of a compressed track drifts from the position while a wheel turns; it is put right when that rests.
+		// The bar of a compressed track drifts from the position under a finger; it is put right when that rests.
 		window.clearTimeout(this.#settle);
 		this.#settle = window.setTimeout(() => this.#place(this.view.get()), 200);
 	};

@@ -38,20 +38,18 @@ export class Dashboard {
 		this.inspecting.subscribe(this.#follow);
 	}
 
-	/** Opens the dashboard, with the token from the address where there was one. */
+	/** Opens the dashboard, with the token from the address where there was one. An old link is no harm where the cookie still works. */
 	async start(token: string): Promise<void> {
-		if (token !== "" && !(await this.login(token))) return;
+		if (token !== "") await this.login(token);
 		if (await this.#check()) this.live.start();
 	}
 
-	/** Exchanges a token for the cookie; false where it was refused, or nobody answered. */
-	async login(token: string): Promise<boolean> {
+	/** Exchanges a token for the cookie. */
+	async login(token: string): Promise<void> {
 		try {
 			await this.api.login(token);
-			return true;
 		} catch (error) {
-			this.access.set(error instanceof Problem ? "refused" : "unreachable");
-			return false;
+			if (error instanceof Problem) this.access.set("refused");
 		}
 	}
 

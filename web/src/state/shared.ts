@@ -25,7 +25,7 @@ export class SharedSession {
 			connect: () => new WebSocket(api.live()),
 			onWindow: () => {},
 			onInvalid: () => {},
-			onSession: (id, session) => this.session.changed(id, session !== undefined),
+			onSession: (changed, session) => this.session.changed(changed, session !== undefined),
 			onStatus: () => {},
 			mayRetry: () => this.#check(),
 		});

@@ -77,8 +77,8 @@ test("a long text is read a page at a time, never more", async () => {
 	await until(() => document.state.get().to !== size);
 	expect(document.state.get().page).toBe(2);
 	for (const request of server.requests) {
-		const [, from, to] = /bytes=(\d+)-(\d+)/.exec(request) ?? [];
-		expect(Number(to) - Number(from)).toBeLessThanOrEqual(pageSize + slack + 1);
+		const [, start, stop] = /bytes=(\d+)-(\d+)/.exec(request) ?? [];
+		expect(Number(stop) - Number(start)).toBeLessThanOrEqual(pageSize + slack + 1);
 	}
 });
 
