@@ -18,15 +18,32 @@ func (p *Proxy) tunnel(ctx context.Context, c *conn, up *upstreamConn, s storage
 	s.SetFlag(storage.FlagTunnel)
 	rec := p.cfg.Store.Begin(s)
 	c.reads.clear()
-	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
-	stall := p.cfg.Limits.StallTime
-	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
+	rec.End(relayRaw(ctx, c, up, rec, p.cfg.Limits.StallTime, goneProbe))
+}
+
+// relayRaw relays both directions as they are into the bodies of rec, until both have ended, and closes both connections. It returns the session's state and the
+// reason. stall limits a write that the peer does not accept; probe is how often a peer that ended its sending is looked at.
+func relayRaw(ctx context.Context, c *conn, up *upstreamConn, rec *storage.Recording, stall, probe time.Duration) (storage.State, string) {
+	client, upstream := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
+	out := &flow{from: client, to: upstream, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
+	back := &flow{from: upstream, to: client, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
 	defer context.AfterFunc(ctx, func() { bottom(c).Close(); bottom(up).Close() })()
-	state, why := relayBoth(ctx, out, back, goneProbe)
-	c.Close()
-	up.Close()
-	rec.End(state, why)
+	state, why := relayBoth(ctx, out, back, probe)
+	// Whoever did not get the other's end must not take what it got for all.
+	switch {
+	case !back.ended:
+		breakOff(c)
+	case !out.ended:
+		lingerClose(c) // it may still be sending
+	default:
+		c.Close()
+	}
+	if out.ended {
+		up.Close()
+	} else {
+		breakOff(up)
+	}
+	return state, why
 }
 
 // peer is one of the two that a tunnel joins.
@@ -43,6 +60,7 @@ type flow struct {
 	writes   *deadline // of dst
 	stall    time.Duration
 	body     *storage.BodyWriter
+	ended    bool // dst was told the end of what src sent
 }
 
 // end tells how a flow ended: cleanly, with the end of what src sends, which was passed on; or with an error of src or of dst.
@@ -53,8 +71,7 @@ type end struct {
 
 func (e end) clean() bool { return e.src == nil && e.dst == nil }
 
-// relayBoth runs the two directions of a tunnel until both have ended, and returns the session's state and the reason. probe is how often a peer that
-// ended its sending is looked at.
+// relayBoth runs the two directions of a tunnel until both have ended.
 func relayBoth(ctx context.Context, out, back *flow, probe time.Duration) (storage.State, string) {
 	ends := make(chan end, 2)
 	go func() { ends <- out.run(ctx) }()
@@ -143,6 +160,7 @@ func (f *flow) run(ctx context.Context) end {
 			if err := closeWrite(f.dst); err != nil && !errors.Is(err, net.ErrClosed) {
 				return end{flow: f, dst: err}
 			}
+			f.ended = true
 			return end{flow: f}
 		default:
 			return end{flow: f, src: err}

@@ -200,6 +200,22 @@ func TestTunnelPassesResets(t *testing.T) {
 			t.Errorf("session is %v, %q", s.State, s.Error)
 		}
 	})
+	t.Run("of upstream, to a client that has ended its sending", func(t *testing.T) {
+		addr := upstream(t, func(c net.Conn) {
+			io.ReadAll(c)
+			breakOff(c)
+		})
+		p := startProxy(t, Config{})
+		c := p.tunnelTo(addr)
+		io.WriteString(c, "\x00ask")
+		closeWrite(c)
+		if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the client's read ended with %v, want a reset", err)
+		}
+		if s := p.next(); s.State != storage.UpstreamAborted {
+			t.Errorf("session is %v, %q", s.State, s.Error)
+		}
+	})
 	t.Run("of the client", func(t *testing.T) {
 		ended := make(chan error, 1)
 		addr := upstream(t, func(c net.Conn) {
@@ -273,16 +289,12 @@ func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
 	near2, far2 := tcpPair(t)    // upstream, and the proxy's end of it
 	rec := p.store.Begin(storage.Session{Method: http.MethodConnect, Host: "example.com:1"})
 	c, up := newConn(far, &client{}), newUpstream(far2, "", dialTimes{}, nil)
-	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
-	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: time.Minute, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: time.Minute, body: rec.Body(storage.Response)}
-
 	closeWrite(near)
 	go func() {
 		io.ReadAll(near2) // the half-close has passed
 		breakOff(near)    // as keepalive finds it when the socket is gone
 	}()
-	state, why := relayBoth(context.Background(), out, back, 10*time.Millisecond)
+	state, why := relayRaw(context.Background(), c, up, rec, time.Minute, 10*time.Millisecond)
 	rec.End(state, why)
 	if state != storage.ClientAborted || !strings.Contains(why, "vanished") {
 		t.Errorf("the tunnel ended as %v, %q", state, why)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"time"
 
 	"millpond/storage"
@@ -27,12 +26,7 @@ func (r *request) upgrade(res *head) bool {
 	if _, err := c.Write(v.head.raw); err != nil || v.head.status != res.status {
 		return r.breakClient(storage.ClientAborted, "the client left before the protocol was switched")
 	}
-	clientSide, upstreamSide := peer{"the client", storage.ClientAborted}, peer{"upstream", storage.UpstreamAborted}
-	stall := r.p.cfg.Limits.StallTime
-	out := &flow{from: clientSide, to: upstreamSide, src: c.bare(), dst: up, writes: &up.writes, stall: stall, body: rec.Body(storage.Request)}
-	back := &flow{from: upstreamSide, to: clientSide, src: &bufferedConn{Conn: up.Conn, r: up.r}, dst: c, writes: &c.writes, stall: stall, body: rec.Body(storage.Response)}
-	defer context.AfterFunc(r.ctx, func() { bottom(c).Close(); bottom(up).Close() })()
-	state, why := relayBoth(r.ctx, out, back, goneProbe)
+	state, why := relayRaw(r.ctx, c, up, rec, r.p.cfg.Limits.StallTime, goneProbe)
 	r.drop()
 	r.x.end(state, why)
 	return false
