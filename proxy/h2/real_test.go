@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -160,20 +163,52 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-func BenchmarkRequests(b *testing.B) {
-	addr := relayServer(b, originServer(b, http.HandlerFunc(echo)), quiet{})
-	client := &http.Client{Transport: priorKnowledge(b)}
-	b.SetParallelism(8)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			resp, err := client.Get(fmt.Sprintf("http://%s/?n=10000&length", addr))
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
+// nghttp pads, sets priorities, splits its field lists over CONTINUATION frames, and waits for 100 before it uploads.
+func TestNghttp(t *testing.T) {
+	nghttp, err := exec.LookPath("nghttp")
+	if err != nil {
+		t.Skip("no nghttp")
+	}
+	addr := relayServer(t, originServer(t, http.HandlerFunc(echo)), quiet{})
+	upload := filepath.Join(t.TempDir(), "upload")
+	if err := os.WriteFile(upload, bytes.Repeat([]byte("0123456789"), 50_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"download":       {"-m", "20", "http://" + addr + "/?n=100000"},
+		"padding":        {"-b", "200", "-d", upload, "http://" + addr + "/"},
+		"continuation":   {"--continuation", "http://" + addr + "/?n=10"},
+		"expect":         {"--expect-continue", "-d", upload, "http://" + addr + "/"},
+		"small windows":  {"-w", "10", "-W", "12", "-d", upload, "http://" + addr + "/"},
+		"header table 0": {"--header-table-size", "0", "-m", "5", "http://" + addr + "/?n=10"},
+	} {
+		out, err := exec.Command(nghttp, append([]string{"-n", "-v", "-t", "20"}, args...)...).CombinedOutput()
+		text := string(out)
+		if err != nil || !strings.Contains(text, ":status: 200") || strings.Contains(text, "not OK") || strings.Contains(text, "RST_STREAM") || strings.Contains(text, "recv GOAWAY") {
+			t.Errorf("%s: %v\n%.3000s", name, err, text)
 		}
-	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+	}
+}
+
+// BenchmarkRequests compares the relay with no relay: client, relay and origin share the machine.
+func BenchmarkRequests(b *testing.B) {
+	origin := originServer(b, http.HandlerFunc(echo))
+	for name, addr := range map[string]string{"direct": origin, "relayed": relayServer(b, origin, quiet{})} {
+		b.Run(name, func(b *testing.B) {
+			client := &http.Client{Transport: priorKnowledge(b)}
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					resp, err := client.Get(fmt.Sprintf("http://%s/?n=10000&length", addr))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+		})
+	}
 }
