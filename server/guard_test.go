@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -138,8 +139,8 @@ func TestLinksFromOtherSites(t *testing.T) {
 }
 
 func TestLoginGivesACookie(t *testing.T) {
-	now := time.Now()
-	r := newRig(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	var later atomic.Int64 // what the clock is ahead
+	r := newRig(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
 	res := r.call("POST", "/api/login", "")
 	if res.StatusCode != http.StatusNoContent || len(res.Cookies()) != 1 {
 		t.Fatalf("got %s, %v", res.Status, res.Cookies())
@@ -174,7 +175,7 @@ func TestLoginGivesACookie(t *testing.T) {
 	if got := r.call("GET", "/api/status", "", "Authorization", "Bearer wrong", "Cookie", cookie.Name+"="+cookie.Value).StatusCode; got != 401 {
 		t.Errorf("a wrong token beside the cookie: got %d", got)
 	}
-	now = now.Add(cookieLife + time.Second)
+	later.Store(int64(cookieLife + time.Second))
 	if got := with("GET", "/api/status"); got != 401 {
 		t.Errorf("with an old cookie: got %d", got)
 	}

@@ -27,6 +27,8 @@ type hub struct {
 	now   func() time.Time
 	turns chan struct{} // for view.run
 
+	running sync.WaitGroup // run
+
 	mu     sync.Mutex
 	conns  map[*liveConn]struct{}
 	stop   context.CancelFunc // ends run; nil while nobody is connected
@@ -50,7 +52,7 @@ func (h *hub) join(c *liveConn) bool {
 		h.stop = cancel
 		h.status = LiveStatus{Type: "status", Store: storeOf(h.store.Status())}
 		feed := h.store.Subscribe() // here, so that the connection misses nothing
-		go h.run(ctx, feed)
+		h.running.Go(func() { h.run(ctx, feed) })
 	}
 	return true
 }

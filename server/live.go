@@ -33,6 +33,8 @@ type liveConn struct {
 	ws    *websocket.Conn
 	share *liveShare // nil for the dashboard
 
+	running sync.WaitGroup // of its views
+
 	asked chan struct{} // the browser asked for something
 	wake  chan struct{} // something changed
 
@@ -62,6 +64,8 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 		writeProblem(w, problem(http.StatusUpgradeRequired, "This is a WebSocket: connect with ws://."))
 		return
 	}
+	s.work.Add(1)
+	defer s.work.Done()
 	c := &liveConn{
 		hub: s.live, store: s.store, share: share,
 		asked: make(chan struct{}, 1), wake: make(chan struct{}, 1),
@@ -72,8 +76,6 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 		return
 	}
 	defer s.live.leave(c)
-	s.work.Add(1)
-	defer s.work.Done()
 
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: 10 * time.Second, ReadBufferSize: 1 << 10, WriteBufferSize: 4 << 10,
@@ -188,11 +190,11 @@ func (c *liveConn) open(ctx context.Context, s *Server, m *LiveView) error {
 	ctx, stop := context.WithCancel(ctx)
 	v := &liveView{newView(m, matches), stop}
 	c.views[m.ID] = v
-	go func() {
+	c.running.Go(func() {
 		if err := v.run(ctx, c.store, c.hub.turns, func() { signal(c.wake) }); err != nil {
 			c.refuse(uint64(m.ID), asProblem(s.failed("look through the sessions", err)))
 		}
-	}()
+	})
 	return nil
 }
 
@@ -262,12 +264,14 @@ func (c *liveConn) statusChanged() {
 	signal(c.wake)
 }
 
+// closeViews ends the views, and waits until none reads the store.
 func (c *liveConn) closeViews() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, v := range c.views {
 		v.stop()
 	}
+	c.mu.Unlock()
+	c.running.Wait()
 }
 
 // write sends what is marked: at once what the browser asked for, at most each pushPause what changed.

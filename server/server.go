@@ -95,6 +95,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown ends live connections and everything that follows a growing body, lets other answers end until ctx is done, and closes what is left.
+// When it returns, nothing reads the store any more, unless ctx was done before.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	err := s.http.Shutdown(ctx)
@@ -102,5 +103,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = fmt.Errorf("shut the dashboard down: %w", errors.Join(err, s.http.Close()))
 	}
 	s.work.Wait()
+	s.live.running.Wait()
 	return err
 }
