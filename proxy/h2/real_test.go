@@ -178,7 +178,7 @@ func TestNghttp(t *testing.T) {
 		"download":       {"-m", "20", "http://" + addr + "/?n=100000"},
 		"padding":        {"-b", "200", "-d", upload, "http://" + addr + "/"},
 		"continuation":   {"--continuation", "http://" + addr + "/?n=10"},
-		"expect":         {"--expect-continue", "-d", upload, "http://" + addr + "/"},
+		"expect":         {"--expect-continue", "-d", upload, "http://" + addr + "/?n=10"},
 		"small windows":  {"-w", "10", "-W", "12", "-d", upload, "http://" + addr + "/"},
 		"header table 0": {"--header-table-size", "0", "-m", "5", "http://" + addr + "/?n=10"},
 	} {
