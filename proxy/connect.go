@@ -105,8 +105,10 @@ func (p *Proxy) record(s storage.Session, state storage.State, why string) {
 }
 
 // lingerClose ends the connection so that the peer gets what was written: closing while bytes of its wait unread would send a reset, which may overtake them.
+// A client in the middle of a large upload reads an answer only when it has sent a good part of that. Shutdown does not wait for it.
 func lingerClose(c *conn) {
-	const patience, most = time.Second, 256 << 10
+	const patience, most = 2 * time.Second, 64 << 20
+	c.under.idle.Store(true)
 	closeWrite(c)
 	c.SetReadDeadline(time.Now().Add(patience))
 	io.CopyN(io.Discard, c.r, most)

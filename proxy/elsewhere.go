@@ -41,8 +41,8 @@ func (x *exchange) roundTrip() (*http.Response, error) {
 		r.Header["User-Agent"] = nil // net/http would add its own
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		if _, length, replaced := x.settleBody(x.reqBody, r.Body, x.in.length, r.ContentLength); replaced {
-			r.ContentLength = length
+		if body, length, replaced := x.settleBody(x.reqBody, r.Body, x.in.length, r.ContentLength); replaced {
+			r.Body, r.ContentLength = body, length
 		}
 		r.Body = &recordedBody{r.Body, x.rec.Body(storage.Request)}
 	}

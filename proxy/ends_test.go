@@ -461,3 +461,18 @@ func TestTrailersAreBounded(t *testing.T) {
 		t.Errorf("got %v, %q", s.State, s.Error)
 	}
 }
+
+func TestUpstreamThatTakesNothingForTooLongIsEnded(t *testing.T) {
+	h := startHarness(t, Config{Limits: Limits{StallTime: 100 * time.Millisecond}})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send("POST http://" + o.addr + "/ HTTP/1.1\r\nHost: " + o.addr + "\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n")
+	go io.Copy(c.Conn, neverending('x'))
+	o.accept()
+	if got := c.head(); !strings.HasPrefix(got, "HTTP/1.1 504 ") {
+		t.Errorf("got %q", got)
+	}
+	if s := h.session(1); s.Status != 504 || !strings.Contains(s.Error, "accepted no bytes of the request for 100ms") {
+		t.Errorf("got %d %v, %q", s.Status, s.State, s.Error)
+	}
+}

@@ -351,3 +351,55 @@ func TestModifiedRequestLineHostAndStatus(t *testing.T) {
 		t.Errorf("got %d %q %q", s.Status, s.Path, s.Sides[storage.Response].Received)
 	}
 }
+
+// TestModifierBodiesThatFail gives messages bodies that break or panic when the relay reads them, which it does beside the pipeline.
+func TestModifierBodiesThatFail(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		bad := func() io.ReadCloser {
+			return io.NopCloser(io.MultiReader(strings.NewReader("begun"), readerFunc(func([]byte) (int, error) {
+				if panics {
+					panic("no more")
+				}
+				return 0, errors.New("no more")
+			})))
+		}
+		t.Run(fmt.Sprintf("request, panics %v", panics), func(t *testing.T) {
+			h := startHarness(t, Config{RequestModifier: onRequest(func(r *http.Request) error { r.Body = bad(); return nil })})
+			o := startOrigin(t)
+			c := h.dial()
+			c.send("POST http://" + o.addr + "/ HTTP/1.1\r\nHost: " + o.addr + "\r\nContent-Length: 2\r\n\r\nhi")
+			up := o.accept()
+			up.head()
+			if got, _ := up.rest(); strings.Contains(got, "0\r\n\r\n") {
+				t.Errorf("upstream got %q", got)
+			}
+			if got, _ := c.rest(); !strings.HasPrefix(got, "HTTP/1.1 502 ") || !strings.Contains(got, "no more") {
+				t.Errorf("got %q", got)
+			}
+			if s := h.session(1); s.State != storage.Failed || !strings.Contains(s.Error, "no more") {
+				t.Errorf("got %v %q", s.State, s.Error)
+			}
+		})
+		t.Run(fmt.Sprintf("response, panics %v", panics), func(t *testing.T) {
+			h := startHarness(t, Config{ResponseModifier: onResponse(func(r *http.Response) error { r.Body = bad(); return nil })})
+			o := startOrigin(t)
+			c := h.dial()
+			c.send(get(o.addr, "/"))
+			up := o.accept()
+			up.head()
+			up.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+			c.head()
+			c.expect("5\r\nbegun\r\n")
+			if rest, _ := c.rest(); rest != "" {
+				t.Errorf("then came %q", rest)
+			}
+			if s := h.session(1); s.State != storage.Failed || !strings.Contains(s.Error, "no more") {
+				t.Errorf("got %v %q", s.State, s.Error)
+			}
+		})
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -185,9 +185,12 @@ func (r *request) noResponse(raw []byte, err error) bool {
 		return r.breakClient(storage.ClientAborted, "the client left before the response came")
 	case r.ctx.Err() != nil:
 		return r.breakClient(storage.Interrupted, "Millpond was stopped before the response came")
-	case r.brokenBody() != nil:
-		r.x.flag(storage.FlagAmbiguousFraming)
-		return r.refuse(http.StatusBadRequest, r.sendErr.Error()+", so that two programs could read the request in two ways", storage.Failed)
+	case r.faulty() != nil:
+		f := r.faulty()
+		if f.flag != "" {
+			r.x.flag(f.flag)
+		}
+		return r.refuse(f.status, f.why, storage.Failed)
 	case errors.Is(err, errHeadTooLarge):
 		return r.refuse(http.StatusBadGateway, "the head of upstream's response is larger than "+size(r.p.cfg.Limits.Head)+", the most that Millpond takes", storage.Failed)
 	case r.up.used && len(raw) == 0:
@@ -311,12 +314,15 @@ func (r *request) brokenOff(f framing, err error) bool {
 	case r.ctx.Err() != nil:
 		return r.breakClient(storage.Interrupted, "Millpond was stopped before the end of the response")
 	}
-	if broken := r.brokenBody(); broken != nil {
-		return r.breakClient(storage.ClientAborted, "the request's body broke off: "+broken.Error())
+	if f := r.faulty(); f != nil {
+		return r.breakClient(storage.ClientAborted, f.why)
 	}
 	// A client that counts bytes or chunks misses some. One that reads until the connection ends must see it break, not end.
 	if f.kind == untilClose && !errors.Is(err, io.ErrUnexpectedEOF) {
 		breakOff(r.c)
+	}
+	if r.x.got.body != nil && (r.x.resBody == nil || !r.x.resBody.failed()) {
+		return r.breakClient(storage.Failed, "the body that a modifier gave the response broke off: "+ended(err))
 	}
 	return r.breakClient(storage.UpstreamAborted, "upstream broke off before the end of the response: "+ended(err))
 }

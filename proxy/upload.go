@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +14,15 @@ import (
 type upload struct {
 	done   chan struct{} // closed when nothing more is read from the client
 	whole  atomic.Bool   // all of it went upstream
-	broken atomic.Bool   // its framing is broken
-	passed atomic.Int64  // writes, to see that it moves
+	fault  atomic.Pointer[fault]
+	passed atomic.Int64 // writes, to see that it moves
+}
+
+// fault is why the sending of a request's body ended so that upstream's connection had to be closed, and the answer that the client gets for it.
+type fault struct {
+	status int
+	why    string
+	flag   string // for the session
 }
 
 // runUpload sends the request with its body. An error of upstream's ends only the sending: its response may be on the way, a refusal of the body among others.
@@ -42,34 +50,41 @@ func (r *request) runUpload(to *sink, v verdict) {
 	}
 	r.sendErr = err
 	var sending writeError
+	var reading readError
 	switch {
+	case errors.As(err, &sending) && timedOut(err):
+		r.endUpload(&fault{status: http.StatusGatewayTimeout, why: "upstream accepted no bytes of the request for " + r.p.cfg.Limits.StallTime.String()})
 	case errors.As(err, &sending):
 		// Upstream takes no more. The client is read again when the response was delivered.
 	case timedOut(err):
 		// stopUpload: the response is complete, or there is none.
+	case v.body != nil && errors.As(err, &reading) && !r.reqBodyFailed():
+		r.endUpload(&fault{status: http.StatusBadGateway, why: reading.Error()})
+	case errors.As(err, &reading):
+		r.leave()
 	default:
-		// The client broke off, or its framing is broken: upstream must not take the request for complete.
-		if isRead(err) {
-			r.leave()
-		} else {
-			u.broken.Store(true)
-			r.up.Close()
-		}
+		r.endUpload(&fault{
+			status: http.StatusBadRequest, flag: storage.FlagAmbiguousFraming,
+			why: err.Error() + ", so that two programs could read the request in two ways",
+		})
 	}
 }
 
-// brokenBody says what is wrong with the framing of a request's body, for which the sending ended and upstream's connection was closed; nil: nothing.
-func (r *request) brokenBody() error {
-	if r.upload == nil || !r.upload.broken.Load() {
+// endUpload ends the request for a fault that is not upstream's: it must not take what it got for complete.
+func (r *request) endUpload(f *fault) {
+	r.upload.fault.Store(f)
+	r.up.Close()
+}
+
+// reqBodyFailed reports whether it was the client that ended a body which a modifier reads through.
+func (r *request) reqBodyFailed() bool { return r.x.reqBody != nil && r.x.reqBody.failed() }
+
+// faulty returns why the sending of the request's body ended, if that ended the exchange.
+func (r *request) faulty() *fault {
+	if r.upload == nil {
 		return nil
 	}
-	<-r.upload.done
-	return r.sendErr
-}
-
-func isRead(err error) bool {
-	var reading readError
-	return errors.As(err, &reading)
+	return r.upload.fault.Load()
 }
 
 // finishUpload waits, after the response, for the end of the request's body. It reports whether all of it went upstream, so that the connections are in order.
