@@ -34,6 +34,9 @@ type result struct {
 	Median    float64 `json:"median"`
 	P99       float64 `json:"p99"`
 	Small     float64 `json:"small"` // the median for a small body, beside a large one
+	Bytes     int64   `json:"bytes"` // of bodies
+
+	CPU time.Duration `json:"-"` // what the proxy used meanwhile; 0 where that is not known
 }
 
 // tasks are the loads by name.
@@ -101,7 +104,7 @@ func (l *load) large(ctx context.Context) (result, error) {
 	if got != want {
 		return result{}, fmt.Errorf("%d bytes of another content", n)
 	}
-	return result{Exchanges: 1, PerSecond: float64(n) / took.Seconds()}, nil
+	return result{Exchanges: 1, Bytes: n, PerSecond: float64(n) / took.Seconds()}, nil
 }
 
 // requests sends small requests on each connection, one after the other, for the time.

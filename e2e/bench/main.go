@@ -45,6 +45,7 @@ func measure(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&r.protocols, "protocols", "http,https,http2", "measure only these protocols, comma-separated")
 	flags.DurationVar(&r.time, "time", defaultTime, "how long each load of many requests lasts")
 	flags.Int64Var(&r.size, "size", 1<<30, "bytes of the large body")
+	flags.StringVar(&r.profile, "profile", "", "put processor profiles of Millpond into this directory, for go tool pprof")
 	smoke := flags.Bool("smoke", false, "only see that everything runs: little of each, and every failure ends the run")
 	write := flags.String("write", "", "put the table into this Markdown file, between its marks")
 	if err := flags.Parse(args); err != nil {

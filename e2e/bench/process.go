@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"millpond/e2e/harness"
 )
 
 // process is a running program that says on standard output, in lines of a word and a value, where it listens.
@@ -60,6 +62,18 @@ func (p *process) listen(out io.Reader, words []string) error {
 		p.said[word] = value
 	}
 	return nil
+}
+
+// cpu returns the processor time it has used; 0 where that is not known, or where it is no process.
+func (p *process) cpu() time.Duration {
+	if p.cmd == nil {
+		return 0
+	}
+	used, err := harness.CPU(p.cmd.Process.Pid)
+	if err != nil {
+		return 0 // only Linux tells
+	}
+	return used
 }
 
 // stop ends the process and waits until it is gone.

@@ -43,8 +43,8 @@ func (r *report) markdown() string {
 		if r.cell(protocol, "direct") == nil && r.cell(protocol, "millpond") == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n| %s | requests/s | large body, MB/s | added latency, median ms | p99 ms | first byte, large/small body, ms | peak resident, MB |\n", titles[protocol])
-		b.WriteString("|---|---:|---:|---:|---:|---:|---:|\n")
+		fmt.Fprintf(&b, "\n| %s | requests/s | CPU, µs each | large body, MB/s | CPU, s/GB | added latency, median ms | p99 ms | first byte, large/small body, ms | peak resident, MB |\n", titles[protocol])
+		b.WriteString("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 		for i := range r.cells {
 			if r.cells[i].protocol == protocol {
 				b.WriteString(r.row(&r.cells[i]))
@@ -76,6 +76,13 @@ func (r *report) row(c *cell) string {
 		}
 		return text
 	}
+	var each, perGB string
+	if found := c.results["requests"]; found.CPU > 0 {
+		each = fmt.Sprintf("%.0f", float64(found.CPU.Microseconds())/float64(found.Exchanges))
+	}
+	if found := c.results["large"]; found.CPU > 0 {
+		perGB = fmt.Sprintf("%.2f", found.CPU.Seconds()/float64(found.Bytes)*1e9)
+	}
 	latency, p99, first, peak := "failed", "failed", "failed", ""
 	if found, ok := c.results["latency"]; ok {
 		latency, p99 = fmt.Sprintf("%.2f", found.Median), fmt.Sprintf("%.2f", found.P99)
@@ -91,7 +98,8 @@ func (r *report) row(c *cell) string {
 	if c.peak > 0 {
 		peak = fmt.Sprintf("%.0f", float64(c.peak)/1e6)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", c.shown, rate("requests", 1), rate("large", 1e6), latency, p99, first, peak)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
+		c.shown, rate("requests", 1), each, rate("large", 1e6), perGB, latency, p99, first, peak)
 }
 
 // promises compares what Millpond reached with what it promises.

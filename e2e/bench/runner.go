@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +24,7 @@ const (
 	smokeTime   = 300 * time.Millisecond
 	smokeSize   = 8 << 20
 	taskTime    = 3 * time.Minute  // for one load; a proxy that needs longer has failed it
+	keepTime    = 5 * time.Second  // for the last exchange to be counted as kept
 	stopTime    = 20 * time.Second // for a process to become ready, or to end
 )
 
@@ -35,6 +37,7 @@ type runner struct {
 	time      time.Duration
 	size      int64
 	strict    bool
+	profile   string // where to put profiles of Millpond; empty for none
 
 	origin *process
 }
@@ -136,8 +139,11 @@ func (r *runner) measure(ctx context.Context, s subject, protocol harness.Protoc
 	}
 	// Numbers of small bodies, and so the bodies, differ between tasks.
 	for i, task := range taskOrder {
+		profiled := r.profileDuring(ctx, through, s.name, protocol, task)
+		before := through.cpu()
 		found, err := r.load(ctx, task, protocol, through, uint64(i+1)<<40)
-		if err != nil {
+		found.CPU = through.cpu() - before
+		if err := errors.Join(err, profiled()); err != nil {
 			c.err = errors.Join(c.err, err)
 			continue
 		}
@@ -152,12 +158,21 @@ func (r *runner) measure(ctx context.Context, s subject, protocol harness.Protoc
 		c.peak = 0 // only Linux tells
 	}
 	if s.kept != nil {
-		if c.kept, err = s.kept(through); err == nil && c.err == nil && c.kept != c.sent {
-			err = fmt.Errorf("kept %d of %d exchanges", c.kept, c.sent)
-		}
-		c.err = errors.Join(c.err, err)
+		c.err = errors.Join(c.err, c.count(s, through))
 	}
 	return c
+}
+
+// count compares what was kept with what was sent. The last of it may still be on its way to the disk.
+func (c *cell) count(s subject, through *process) (err error) {
+	for limit := time.Now().Add(keepTime); ; time.Sleep(50 * time.Millisecond) {
+		if c.kept, err = s.kept(through); err != nil || c.kept == c.sent {
+			return err
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("kept %d of %d exchanges", c.kept, c.sent)
+		}
+	}
 }
 
 // load runs a load client to its end.
@@ -201,27 +216,63 @@ func (r *runner) startReverse(ctx context.Context, dir string) (*process, error)
 const token = "bench-token-bench-token-bench-token"
 
 func (r *runner) startMillpond(ctx context.Context, dir string) (*process, error) {
-	return launch(ctx, []string{"dashboard", "proxy", "ca"}, r.millpond, "--data", dir, "--token", token,
-		"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0", "--upstream-ca", r.origin.said["ca"])
+	args := []string{
+		"--data", dir, "--token", token,
+		"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0", "--upstream-ca", r.origin.said["ca"],
+	}
+	if r.profile != "" {
+		args = append(args, "--profiles")
+	}
+	return launch(ctx, []string{"dashboard", "proxy", "ca"}, r.millpond, args...)
 }
 
 func millpondKept(p *process) (uint64, error) {
-	dashboard, _, _ := strings.Cut(p.said["dashboard"], "#")
-	req, err := http.NewRequest(http.MethodGet, dashboard+"api/sessions?limit=1&count=true", nil)
+	var list struct{ Total uint64 }
+	text, err := askMillpond(context.Background(), p, "api/sessions?limit=1&count=true")
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("count what Millpond kept: %w", err)
+	}
+	return list.Total, nil
+}
+
+func askMillpond(ctx context.Context, p *process, path string) ([]byte, error) {
+	dashboard, _, _ := strings.Cut(p.said["dashboard"], "#")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, dashboard+path, nil)
+	if err != nil {
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer res.Body.Close()
-	var list struct{ Total uint64 }
-	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
-		return 0, fmt.Errorf("count what Millpond kept: %s: %w", res.Status, err)
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", res.Status, text)
 	}
-	return list.Total, nil
+	return text, err
+}
+
+// profileDuring takes a processor profile of Millpond while it serves a task, where profiles are asked for.
+// What it returns waits for the profile's end.
+func (r *runner) profileDuring(ctx context.Context, p *process, name string, protocol harness.Protocol, task string) (wait func() error) {
+	if r.profile == "" || name != "millpond" || (task != "requests" && task != "large") {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() {
+		seconds := max(int(r.time.Seconds()), 1)
+		text, err := askMillpond(ctx, p, fmt.Sprintf("debug/pprof/profile?seconds=%d", seconds))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.profile, fmt.Sprintf("%s-%s.prof", protocol, task)), text, 0o600)
+		}
+		done <- err
+	}()
+	return func() error { return <-done }
 }
 
 func (r *runner) startMitmdump(ctx context.Context, dir string) (*process, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Resident returns a process's resident size now and at its peak, in bytes, as Linux tells them (proc(5), VmRSS and VmHWM).
@@ -35,12 +36,28 @@ func Resident(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// ResetPeak makes the process's peak its size of now (proc(5), clear_refs).
-func ResetPeak(pid int) error {
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
-		return fmt.Errorf("reset peak resident size: %w", err)
+// CPU returns the processor time that a process has used, as Linux tells it (proc(5), /proc/PID/stat, utime and stime).
+func CPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
 	}
-	return nil
+	// The program's name, in brackets, may hold spaces. utime and stime are the 12th and 13th fields after it.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read processor time of process %d: %q", pid, text)
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
+	var sum time.Duration
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time of process %d: %w", pid, err)
+		}
+		sum += time.Duration(ticks) * tick
+	}
+	return sum, nil
 }
 
 // SizeText writes a number of bytes for people.
