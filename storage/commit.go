@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// commitInterval is how long a commit waits for more to commit.
+const commitInterval = 100 * time.Millisecond
+
 // syncWorkers sync files at once: 300 growing files take 145 ms one after the other, 44 ms by 16.
 const syncWorkers = 16
 
@@ -274,6 +277,7 @@ func (s *Store) committed(recs []*record) {
 	}
 	s.live.forget(gone)
 	s.waiting.Add(-int64(len(gone)))
+	s.crowd.disperse()
 	s.recent.unpin(pinned)
 	s.feeds.publish(ids...)
 }

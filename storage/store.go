@@ -51,7 +51,9 @@ type Store struct {
 	log     *log
 	index   *index
 	handles *handles
+	slow    SlowDisk
 	budget  *budget
+	crowd   crowd
 	feeds   feeds
 	recent  *recent
 	derived *derived
@@ -102,7 +104,7 @@ func OpenStore(cfg Config) (*Store, error) {
 
 func openStore(cfg Config) (_ *Store, err error) {
 	s := &Store{
-		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, budget: newBudget(cfg.SlowDisk),
+		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, slow: cfg.SlowDisk, budget: newBudget(cfg.SlowDisk),
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
 		closing: make(chan struct{}), ended: make(chan struct{}), kick: make(chan struct{}, 1),
@@ -234,6 +236,7 @@ func (s *Store) reserveIDs() {
 // problem notes why capture does not work.
 func (s *Store) problem(err error) {
 	text := reason(err)
+	s.crowd.disperse() // waiting would not help
 	if old := s.trouble.Swap(&text); old == nil || *old != text {
 		s.logger.Error("keep sessions", "error", err)
 	}
