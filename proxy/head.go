@@ -247,7 +247,7 @@ func (h *head) keepsAlive() bool {
 	if h.lists("Connection", "close") {
 		return false
 	}
-	return h.proto == "HTTP/1.1" || h.lists("Connection", "keep-alive")
+	return h.proto != "HTTP/1.0" || h.lists("Connection", "keep-alive")
 }
 
 // with returns a head of other fields, and for HTTP/1 another start line; fields that have a line keep its bytes.

@@ -38,7 +38,7 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 	err := h2.Relay(ctx, h2.Config{
 		Client:   h2.Conn{Conn: c.Conn, Reader: c.r},
 		Upstream: h2.Conn{Conn: o.up.Conn, Reader: o.up.r},
-		Handler:  hc, StallTime: p.cfg.Limits.StallTime, SettingsTime: p.cfg.Limits.DialTime, Drain: p.closed,
+		Handler:  hc, MaxList: p.cfg.Limits.Head, StallTime: p.cfg.Limits.StallTime, SettingsTime: p.cfg.Limits.DialTime, Drain: p.closed,
 	})
 	hc.c.idle.Store(false)
 	stopped := ctx.Err() != nil

@@ -254,3 +254,24 @@ func TestHTTP2FieldsKeepTheirOrderAndBytes(t *testing.T) {
 		t.Errorf("session %+v", s)
 	}
 }
+
+// BenchmarkHTTP2 is 10 KB responses on one connection, 16 at a time, captured; client, proxy and origin share the machine.
+func BenchmarkHTTP2(b *testing.B) {
+	body := pattern(10_000)
+	h := startHTTP2(b, Config{}, func(w http.ResponseWriter, req *http.Request) { io.WriteString(w, body) })
+	h.get("/")
+	b.SetParallelism(8)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			res, err := h.client.Get(h.origin.URL)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-const (
-	maxList  = 256 << 10 // of one field list, compressed or decoded, in bytes; beyond it the stream is refused
-	maxBlock = 1 << 20   // of one compressed list, its frame headers included; beyond it the connection is ended
-)
+// DefaultMaxList is how long a field list may be, compressed or decoded, in bytes; a longer one's stream is refused. With four times
+// as much compressed, its frame headers included, the connection is ended.
+const DefaultMaxList = 256 << 10
 
 // lists decodes one peer's field lists. A list is decoded by hand, not with Framer.ReadMetaHeaders, which refuses what
 // the other side should judge: control bytes, upper case, pseudo-fields out of place.
 type lists struct {
+	max    int // see DefaultMaxList
 	dec    *hpack.Decoder
 	block  []byte
 	fields []hpack.HeaderField
@@ -23,16 +23,17 @@ type lists struct {
 	long   bool
 }
 
-func (l *lists) init() {
+func (l *lists) init(most int) {
+	l.max = most
 	l.dec = hpack.NewDecoder(tableSize, func(f hpack.HeaderField) {
 		l.size += int(f.Size())
-		if l.size > maxList {
+		if l.size > l.max {
 			l.overflow()
 			return
 		}
 		l.fields = append(l.fields, f)
 	})
-	l.dec.SetMaxStringLength(maxBlock)
+	l.dec.SetMaxStringLength(4 * most)
 }
 
 // overflow gives the list up. It is decoded to its end all the same, for the sake of the compression state.
@@ -41,7 +42,7 @@ func (l *lists) overflow() {
 	l.dec.SetEmitEnabled(false)
 }
 
-// read returns the field list that f begins, taking its CONTINUATION frames. long says that it exceeded maxList, and is not whole.
+// read returns the field list that f begins, taking its CONTINUATION frames. long says that it exceeded max, and is not whole.
 // An error ends the connection: the compression state is lost.
 func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpack.HeaderField, long bool, err error) {
 	clear(l.fields)
@@ -54,7 +55,7 @@ func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpac
 	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
 	for total := len(fragment); !ended; {
 		l.block = append(l.block, fragment...)
-		if len(l.block) > maxList {
+		if len(l.block) > l.max {
 			l.overflow()
 			if err := l.decode(l.block); err != nil {
 				return nil, false, err
@@ -65,8 +66,8 @@ func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpac
 		if err != nil {
 			return nil, false, err
 		}
-		if total += frameHeader + int(fh.Length); total > maxBlock {
-			return nil, false, &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("a field list of over %d bytes", maxBlock)}
+		if total += frameHeader + int(fh.Length); total > 4*l.max {
+			return nil, false, &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("a field list of over %d bytes", 4*l.max)}
 		}
 		next, err := framer.ReadFrameForHeader(fh)
 		if err != nil {

@@ -306,7 +306,7 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 		case drained:
 			return nil
 		case long:
-			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("request fields beyond %d bytes", maxList), tooLarge)
+			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("request fields beyond %d bytes", r.cfg.MaxList), tooLarge)
 		case open >= r.cfg.MaxStreams:
 			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("more than %d streams open", r.cfg.MaxStreams), nil)
 		}
@@ -319,7 +319,7 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 	}
 	if long {
 		if s != nil {
-			r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields beyond %d bytes", p.party, maxList)})
+			r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields beyond %d bytes", p.party, r.cfg.MaxList)})
 		}
 		return nil
 	}

@@ -94,8 +94,8 @@ func TestContinuation(t *testing.T) {
 func TestLongListIsRefused(t *testing.T) {
 	r := greeted(t, nil, nil, nil)
 	for i, list := range [][]hpack.HeaderField{
-		append(fields(get), hpack.HeaderField{Name: "x-long", Value: strings.Repeat("~", maxList)}),
-		append(fields(get), hpack.HeaderField{Name: "x-huge", Value: strings.Repeat("~", 2*maxList)}),
+		append(fields(get), hpack.HeaderField{Name: "x-long", Value: strings.Repeat("~", DefaultMaxList)}),
+		append(fields(get), hpack.HeaderField{Name: "x-huge", Value: strings.Repeat("~", 2*DefaultMaxList)}),
 		append(fields(get), manyOf(hpack.HeaderField{Name: "x-bomb", Value: strings.Repeat("b", 3000)}, 2000)...), // a byte each, compressed
 	} {
 		id := uint32(1 + 2*i)

@@ -17,7 +17,7 @@ import (
 const readSize = 32 << 10
 
 // maxFrame bounds a frame other than DATA, in bytes. A peer may allow frames up to 16 MiB, but only DATA can be passed on in parts.
-const maxFrame = maxList
+const maxFrame = 256 << 10
 
 // peer is one end of the relayed connection. Its fields belong to the goroutine that reads it, but for those named.
 type peer struct {
@@ -40,9 +40,9 @@ type peer struct {
 	ignored    ignored
 }
 
-func newPeer(party Party, side Side, c Conn, stall time.Duration) *peer {
+func newPeer(party Party, side Side, c Conn, cfg Config) *peer {
 	p := &peer{
-		party: party, side: side, conn: c.Conn, w: newWriter(c.Conn, stall), piece: make([]byte, readSize),
+		party: party, side: side, conn: c.Conn, w: newWriter(c.Conn, cfg.StallTime), piece: make([]byte, readSize),
 		initial: initialWindow, initialMax: initialWindow,
 	}
 	var src io.Reader = c.Conn
@@ -51,7 +51,7 @@ func newPeer(party Party, side Side, c Conn, stall time.Duration) *peer {
 	}
 	p.br = bufio.NewReaderSize(src, readSize)
 	p.framer = http2.NewFramer(nil, p.br)
-	p.lists.init()
+	p.lists.init(cfg.MaxList)
 	return p
 }
 

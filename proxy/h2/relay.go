@@ -47,6 +47,7 @@ type Config struct {
 	StallTime    time.Duration   // for a write that the peer does not accept, 30 min
 	Drain        <-chan struct{} // when closed, no stream is begun any more, and the client is told so; nil: never
 	MaxStreams   int             // open at once; more are refused, DefaultMaxStreams
+	MaxList      int             // bytes of a field list, DefaultMaxList
 	TempDir      string          // for what a hook that took a side has not read yet; the system's
 }
 
@@ -148,6 +149,9 @@ func Relay(ctx context.Context, cfg Config) error {
 	if cfg.MaxStreams == 0 {
 		cfg.MaxStreams = DefaultMaxStreams
 	}
+	if cfg.MaxList == 0 {
+		cfg.MaxList = DefaultMaxList
+	}
 	r := &relay{
 		cfg:     cfg,
 		ready:   make(chan struct{}),
@@ -156,8 +160,8 @@ func Relay(ctx context.Context, cfg Config) error {
 		windows: [2]window{{real: initialWindow, lent: initialWindow}, {real: initialWindow, lent: initialWindow}},
 	}
 	r.credit.L = &r.mu
-	r.peers[Request] = newPeer(Client, Request, cfg.Client, cfg.StallTime)
-	r.peers[Response] = newPeer(Upstream, Response, cfg.Upstream, cfg.StallTime)
+	r.peers[Request] = newPeer(Client, Request, cfg.Client, cfg)
+	r.peers[Response] = newPeer(Upstream, Response, cfg.Upstream, cfg)
 	return r.run(ctx)
 }
 

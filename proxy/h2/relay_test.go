@@ -114,6 +114,24 @@ func TestEarlyResponse(t *testing.T) {
 	}
 }
 
+// Upstream answers early and closes: its answer arrives, whatever the client still sends.
+func TestEarlyResponseOfAClosedConnection(t *testing.T) {
+	r := greeted(t, nil, nil, nil)
+	r.client.headers(1, false, get)
+	r.upstream.want("HEADERS 1 " + get)
+	r.upstream.headers(1, true, ":status=413")
+	r.upstream.conn.Close()
+	go func() {
+		for r.client.fr.WriteData(1, false, []byte("on and on")) == nil && r.client.fr.WriteWindowUpdate(0, 9) == nil {
+		}
+	}()
+	r.client.want("HEADERS 1 end :status=413")
+	r.watch.until(t, "the end", func() bool { return r.watch.streams[0].closed != nil })
+	if s := r.watch.streams[0]; !s.sent[Response] || s.closed.By != Upstream {
+		t.Errorf("closed %+v, sent %v", s.closed, s.sent)
+	}
+}
+
 func TestConnectionEnds(t *testing.T) {
 	for _, side := range []Side{Request, Response} {
 		r := greeted(t, nil, nil, nil)
