@@ -10,6 +10,7 @@ const server = process.env.MILLPOND ?? "http://127.0.0.1:8081";
 export default defineConfig({
 	// References are relative, so that the app works below any path. The share page lies in s/ because it is served at /s/{id}.
 	base: "./",
+	cacheDir: "../node_modules/.vite",
 	plugins: [react()],
 	build: {
 		target: "es2023",

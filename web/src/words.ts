@@ -1,5 +1,6 @@
 // What states and flags mean, in words.
 
+import { readable } from "./text/wire";
 import type { Session, Summary } from "./types";
 
 /** How a session ended, or that it has not. */
@@ -44,13 +45,13 @@ export function flagWords(flag: string): { word: string; meaning: string } {
 /** The reason phrase of an HTTP/1 response's head; HTTP/2 has none. */
 export function reasonOf(head: string): string {
 	const line = head.slice(0, Math.max(0, head.indexOf("\n"))).trimEnd();
-	return /^HTTP\/\d\.\d \d{3} ?(.*)$/.exec(line)?.[1] ?? "";
+	return /^HTTP\/\d\.\d \d{3} ?(.*)$/.exec(readable(line))?.[1] ?? "";
 }
 
 /** A session's URL in parts, for showing the host stronger than the rest. A tunnel has a host only. */
 export function urlParts(session: Pick<Summary, "scheme" | "host" | "path">): { scheme: string; host: string; path: string } {
 	const scheme = session.scheme === "tcp" || session.scheme === "" ? "" : `${session.scheme}://`;
-	return { scheme, host: session.host, path: session.path };
+	return { scheme, host: readable(session.host), path: readable(session.path) };
 }
 
 /** What happened, in one sentence a person would say. */

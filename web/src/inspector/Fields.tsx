@@ -1,4 +1,5 @@
 import { type ReactNode, useState } from "react";
+import { readable } from "../text/wire";
 import type { Message, Side } from "../types";
 import styles from "./Fields.module.css";
 import { readHead, startLine } from "./heads";
@@ -39,13 +40,13 @@ export function Fields({ message, side }: { message: Message; side: Side }) {
 function Group({ start, fields }: { start: ReactNode; fields: readonly Field[] }) {
 	return (
 		<>
-			{start && <p className={styles.start}>{start}</p>}
+			{start && <p className={styles.start}>{typeof start === "string" ? readable(start) : start}</p>}
 			<dl>
 				{fields.map(([name, value], at) => (
 					// oxlint-disable-next-line react/no-array-index-key -- fields repeat, and their order is what they are
 					<div key={at}>
-						<dt>{name}</dt>
-						<dd>{value === "" ? <span className="dimmer">(empty)</span> : value}</dd>
+						<dt>{readable(name)}</dt>
+						<dd>{value === "" ? <span className="dimmer">(empty)</span> : readable(value)}</dd>
 					</div>
 				))}
 			</dl>

@@ -1,8 +1,12 @@
 import { formatBytes, formatCount, formatDurationShort, shortType } from "../format";
+import { readable } from "../text/wire";
 import type { Summary } from "../types";
 import { stateWords } from "../words";
 import styles from "./SessionsPane.module.css";
 import { barsOf, type Scale } from "./waterfall";
+
+/** A row shows so much of a path, in characters; the inspector shows all. */
+const longestPath = 500;
 
 export interface RowProps {
 	/** Undefined while it is on its way: the row keeps its place. */
@@ -18,6 +22,8 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 	const place = { transform: `translateY(${top}px)` };
 	if (!row) return <div className={`${styles.row} ${styles.line}`} style={place} role="row" aria-rowindex={index + 2} />;
 	const failed = row.state !== "open" && row.state !== "done";
+	const path = readable(row.path.slice(0, longestPath));
+	const where = path || (row.flags.includes("tunnel") && <span className="dim"> tunnel</span>);
 	return (
 		// The grid holds the focus and hears the keys; a row only hears the pointer.
 		<div
@@ -46,10 +52,15 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 			<span role="gridcell" title={row.host}>
 				{row.host}
 			</span>
-			<span role="gridcell" title={row.host + row.path}>
+			<span role="gridcell" title={row.host + path}>
 				<span className={styles.inlineHost}>{row.host}</span>
-				{row.path || (row.flags.includes("tunnel") ? <span className="dim"> tunnel</span> : "")}
-				{failed && <span className={styles.why}> · {row.error || stateWords[row.state]}</span>}
+				{where}
+				{failed && (
+					<span className={styles.why}>
+						{where ? " · " : " "}
+						{row.error || stateWords[row.state]}
+					</span>
+				)}
 			</span>
 			<span className="dim" role="gridcell" title={row.content_type}>
 				{shortType(row.content_type)}

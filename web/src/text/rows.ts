@@ -1,5 +1,7 @@
 // Cuts a text into the rows of a view: at line ends, and where a line is wider than the view.
 
+import { picture } from "./wire";
+
 /** A text's rows. Row n is text.slice(starts[n], ends[n]). */
 export interface Rows {
 	text: string;
@@ -69,13 +71,7 @@ export function rowsOf(text: string, columns: number): Rows {
 	return { text, starts: Uint32Array.from(starts), ends: Uint32Array.from(ends), lines: Uint32Array.from(lines), lineCount };
 }
 
-/** What a row shows. Control characters become their pictures, so that nothing hides and nothing turns the text around. */
+/** What a row shows. */
 export function rowText(rows: Rows, row: number): string {
-	const text = rows.text.slice(rows.starts[row], rows.ends[row]);
-	return text.replaceAll(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, (character) => {
-		const code = character.charCodeAt(0);
-		if (character === "\t") return character;
-		if (code === 0x7f) return "␡";
-		return code < 0x20 ? String.fromCharCode(0x2400 + code) : "�";
-	});
+	return picture(rows.text.slice(rows.starts[row], rows.ends[row]));
 }
