@@ -151,6 +151,7 @@ func upstreamTLS(t *testing.T, config *tls.Config, fn func(*tls.Conn)) string {
 		if tc.Handshake() != nil {
 			return
 		}
+		defer tc.Close()
 		if fn != nil {
 			fn(tc)
 			return
@@ -292,6 +293,38 @@ func TestUnknownProtocolIsADecryptedTunnel(t *testing.T) {
 	}
 	p.expectBody(s, storage.Request, "hello")
 	p.expectBody(s, storage.Response, "HELLO")
+}
+
+// An end of TLS without close_notify may be a cut: the client gets it as it was.
+func TestDecryptedTunnelPassesAMissingNotify(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		t.Run(fmt.Sprintf("close_notify %v", clean), func(t *testing.T) {
+			addr := upstreamTLS(t, &tls.Config{
+				Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}, NextProtos: []string{"talk"},
+			}, func(c *tls.Conn) {
+				io.WriteString(c, "hello")
+				if clean {
+					c.CloseWrite()
+				} else {
+					closeWrite(bottom(c))
+				}
+				io.Copy(io.Discard, c)
+			})
+			p := startProxy(t, Config{})
+			below := &bufferedConn{Conn: p.tunnelTo(addr), r: bufio.NewReader(strings.NewReader(""))}
+			c := tls.Client(below, &tls.Config{ServerName: "example.com", NextProtos: []string{"talk"}, InsecureSkipVerify: true})
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(c); string(got) != "hello" || err != nil || below.eof == clean {
+				t.Errorf("got %q, %v, close_notify %v, want %v", got, err, !below.eof, clean)
+			}
+			c.Close()
+			if s := p.next(); s.Sides[storage.Response].Body.Complete != clean {
+				t.Errorf("the body is complete: %v, want %v", !clean, clean)
+			}
+		})
+	}
 }
 
 func TestServerName(t *testing.T) {

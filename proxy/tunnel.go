@@ -156,8 +156,13 @@ func (f *flow) run(ctx context.Context) end {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			f.body.Complete()
-			if err := closeWrite(f.dst); err != nil && !errors.Is(err, net.ErrClosed) {
+			dst := f.dst
+			if layer, ok := f.src.(*bufferedConn); ok && withoutNotify(layer.Conn) {
+				dst = bottom(dst) // nothing tells whether that was all, and nothing shall tell dst
+			} else {
+				f.body.Complete()
+			}
+			if err := closeWrite(dst); err != nil && !errors.Is(err, net.ErrClosed) {
 				return end{flow: f, dst: err}
 			}
 			f.ended = true
