@@ -275,6 +275,10 @@ func (e *http2Stream) finish() {
 		return
 	}
 	e.ended = true
+	if e.x == nil { // the connection ended before the request was looked at
+		e.mu.Unlock()
+		return
+	}
 	e.x.requestSent = e.sentAt
 	state, why := e.outcome()
 	e.mu.Unlock()

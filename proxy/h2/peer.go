@@ -109,8 +109,8 @@ func (r *relay) read(p *peer) Close {
 		}
 		err = r.next(p)
 	}
-	if p.unsent && r.flush(p) != nil {
-		p.unsent = false
+	if p.unsent {
+		r.flush(p) // what came before the end
 	}
 	return r.explain(p, err)
 }
@@ -130,11 +130,25 @@ func (r *relay) explain(p *peer, err error) Close {
 			err = detail
 		}
 		return Close{By: p.party, Code: http2.ErrCode(code), Err: fmt.Errorf("%v broke HTTP/2: %w", p.party, err)}
-	case p.away != nil:
-		return Close{By: p.party, Err: fmt.Errorf("%w; the connection ended: %w", p.away.Err, err)}
 	}
-	return Close{By: p.party, Err: fmt.Errorf("%v closed the connection: %w", p.party, err)}
+	end := &ended{text: p.party.String() + " closed the connection", err: err}
+	if p.away != nil {
+		end.text = p.away.Err.Error() + ", and closed the connection"
+	}
+	if err != io.EOF {
+		end.text += ": " + err.Error()
+	}
+	return Close{By: p.party, Err: end}
 }
+
+// ended is the end of a connection, in words.
+type ended struct {
+	text string
+	err  error
+}
+
+func (e *ended) Error() string { return e.text }
+func (e *ended) Unwrap() error { return e.err }
 
 // begin relays the connection preface. RFC 9113, section 3.4. The client's further frames wait until it was told upstream's SETTINGS, so that
 // each answer of ours comes after them.

@@ -107,7 +107,7 @@ const (
 )
 
 func (p Party) String() string {
-	return [...]string{"nobody", "client", "upstream", "proxy"}[p]
+	return [...]string{"nobody", "the client", "upstream", "the proxy"}[p]
 }
 
 // Close tells how a stream ended.
