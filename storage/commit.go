@@ -275,8 +275,7 @@ func (s *Store) committed(recs []*record) {
 			rec.rec.mu.Unlock()
 		}
 	}
-	s.live.forget(gone)
-	s.waiting.Add(-int64(len(gone)))
+	s.waiting.Add(-int64(s.live.forget(gone)))
 	s.crowd.disperse()
 	s.recent.unpin(pinned)
 	s.feeds.publish(ids...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 )
 
 // holdMemory is how much memory a recording's body may hold before its bytes are written without waiting for a commit or for the
@@ -223,10 +222,6 @@ func reason(err error) string {
 		return "the disk is full"
 	}
 	return fmt.Sprintf("the disk failed: %v", err)
-}
-
-func diskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // finish appends the session's full record once it has ended and all it speaks of has a lasting place.

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -172,6 +173,7 @@ func testRebuild(t *testing.T, seed uint64) {
 		r.End(Done, "")
 	}
 	waitDurable(t, s)
+	waitDigests(t, s)
 	want := takePicture(t, s)
 	check := func(s *Store) {
 		t.Helper()
@@ -248,4 +250,25 @@ func segmentRange(t *testing.T, s *Store) (first, last uint64) {
 		t.Fatalf("got segments %v, %v", spans, err)
 	}
 	return spans[0].number, spans[len(spans)-1].number
+}
+
+// waitDigests waits until the digester has hashed every body.
+func waitDigests(t *testing.T, s *Store) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		missing := 0
+		for _, session := range takePicture(t, s).sessions {
+			for _, m := range session.Sides {
+				if m.Body.Size > 0 && m.Body.SHA256 == nil {
+					missing++
+				}
+			}
+		}
+		if missing == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bodies are not hashed", missing)
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"sync"
+	"time"
 )
 
 // Status tells how the store is.
@@ -35,7 +37,7 @@ func (s *Store) Status() Status {
 		}
 		r.mu.Unlock()
 	}
-	st.Bytes = s.bytes()
+	st.Bytes = s.usage.bytes(s.bytes)
 	st.Free, st.Total, _ = s.files.Space()
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
@@ -44,6 +46,25 @@ func (s *Store) Status() Status {
 		}
 	}
 	return st
+}
+
+// usageAge is how old the sum of all files' sizes may be: it asks for the size of each file.
+const usageAge = 5 * time.Second
+
+// usage remembers what the data directory takes.
+type usage struct {
+	mu   sync.Mutex
+	sum  uint64
+	when time.Time
+}
+
+func (u *usage) bytes(add func() uint64) uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.when.IsZero() || time.Since(u.when) > usageAge {
+		u.sum, u.when = add(), time.Now()
+	}
+	return u.sum
 }
 
 // bytes adds up what lies in the data directory.

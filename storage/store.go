@@ -54,6 +54,7 @@ type Store struct {
 	slow    SlowDisk
 	budget  *budget
 	crowd   crowd
+	usage   usage
 	feeds   feeds
 	recent  *recent
 	derived *derived

@@ -1,0 +1,12 @@
+package storage
+
+import (
+	"errors"
+
+	"golang.org/x/sys/windows"
+)
+
+// diskFull reports whether a write failed for want of space, or of quota.
+func diskFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
