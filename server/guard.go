@@ -42,7 +42,11 @@ func newGuard(token string, allowHosts []string, next *routes, shares *shares, n
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // every net/http connection can
+	var deadline time.Time // none for changes: deleting a million sessions takes its time, and the answer fits any socket's buffer
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		deadline = time.Now().Add(answerTime)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // every net/http connection can; it stays for the next request
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -33,13 +33,13 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, body io.Reader
 			s.log.Error("break an answer off", "at", at+int64(n), "err", err)
 			panic(http.ErrAbortHandler)
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(stallTime))
+		_ = out.SetWriteDeadline(time.Now().Add(s.stall))
 		if _, err := w.Write(b); err != nil {
 			panic(http.ErrAbortHandler) // the client left, or stalled
 		}
 		at += int64(n)
 	}
-	_ = out.SetWriteDeadline(time.Now().Add(stallTime)) // for what net/http still holds
+	_ = out.SetWriteDeadline(time.Now().Add(s.stall)) // for what net/http still holds
 }
 
 // follow sends a body that grows, to its end. A body that ends before it is complete ends the connection.
@@ -56,7 +56,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, rep *represe
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(stallTime))
+		_ = out.SetWriteDeadline(time.Now().Add(s.stall))
 		_, err = w.Write(buffer[:n])
 		if err == nil && reader.at == rep.body.Size() {
 			err = out.Flush() // the next byte may be long in coming

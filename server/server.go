@@ -48,6 +48,7 @@ type Server struct {
 	http    http.Server
 
 	decoding chan struct{} // holds one value for each body that is being decoded
+	stall    time.Duration // stallTime, but in tests of it
 
 	ctx  context.Context // done when the server shuts down
 	stop context.CancelFunc
@@ -72,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
 		return nil, err
 	}
-	s.decoding = make(chan struct{}, maxDecoding)
+	s.decoding, s.stall = make(chan struct{}, maxDecoding), stallTime
 	s.register()
 	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)
 	s.live = newHub(s.store, s.now)
