@@ -24,5 +24,5 @@ export default defineConfig({
 		// The server answers to its own name and its own origin only.
 		proxy: { "/api": { target: server, ws: true, changeOrigin: true, headers: { Origin: server } } },
 	},
-	test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"] },
+	test: { testTimeout: 30_000, include: ["src/**/*.test.ts", "src/**/*.test.tsx"] },
 });

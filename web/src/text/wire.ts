@@ -10,7 +10,7 @@ function asUtf8(text: string): string {
 	try {
 		const read = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
 		// A character beyond a byte was no byte of the wire: the text was Unicode all along.
-		return /[^\u0000-\u00ff]/.test(text) ? text : read;
+		return /[\u0100-\uffff]/.test(text) ? text : read;
 	} catch {
 		return text;
 	}
