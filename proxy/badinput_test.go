@@ -3,10 +3,13 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -300,4 +303,51 @@ func TestShutdownLetsExchangesEnd(t *testing.T) {
 	if s := h.session(2); s.State != storage.Done {
 		t.Errorf("got %v, %q", s.State, s.Error)
 	}
+}
+
+// exhausted is a listener whose first Accepts fail for want of descriptors.
+type exhausted struct {
+	net.Listener
+	failures int
+}
+
+func (e *exhausted) Accept() (net.Conn, error) {
+	if e.failures > 0 {
+		e.failures--
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return e.Listener.Accept()
+}
+
+func TestAcceptGoesOnAfterDescriptorsRanOut(t *testing.T) {
+	h := startHarness(t, Config{})
+	l := listenLocal(t)
+	served := make(chan error, 1)
+	go func() { served <- h.p.Serve(&exhausted{l, 3}) }()
+	h.addr = l.Addr().String()
+	c := h.dial()
+	c.send("GET / HTTP/1.1\r\n\r\n")
+	c.expect("HTTP/1.1 200 OK\r\n")
+	h.p.Shutdown(t.Context())
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPanicWhileServingEndsOnlyThatClient uses a handler of the setup page, which is not the relay's own.
+func TestPanicWhileServingEndsOnlyThatClient(t *testing.T) {
+	h := startHarness(t, Config{
+		Logger: slog.New(slog.DiscardHandler),
+		Setup:  http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no page") }),
+	})
+	c := h.dial()
+	c.send("GET / HTTP/1.1\r\n\r\n")
+	c.expectEnd()
+	o := startOrigin(t)
+	c = h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 204 No Content\r\n\r\n")
+	c.expect("HTTP/1.1 204 No Content\r\n\r\n")
 }

@@ -476,3 +476,23 @@ func TestUpstreamThatTakesNothingForTooLongIsEnded(t *testing.T) {
 		t.Errorf("got %d %v, %q", s.Status, s.State, s.Error)
 	}
 }
+
+// TestReusedConnectionThatEndsAfterAnInformationalResponse: what has begun to answer has had the request.
+func TestReusedConnectionThatEndsAfterAnInformationalResponse(t *testing.T) {
+	h := startHarness(t, Config{})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 204 No Content\r\n\r\n")
+	c.head()
+	c.send(get(o.addr, "/"))
+	up.head()
+	up.send("HTTP/1.1 103 Early Hints\r\n\r\n")
+	up.Close()
+	c.expect("HTTP/1.1 103 Early Hints\r\n\r\n")
+	if got := c.head(); !strings.HasPrefix(got, "HTTP/1.1 502 ") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -22,6 +22,7 @@ type request struct {
 	x       *exchange
 	up      *upstreamConn
 	sent    *head // as the modifiers left it
+	begun   bool  // upstream has sent something for it
 	sendErr error // why not all of it went upstream
 	upload  *upload
 }
@@ -161,6 +162,7 @@ func (r *request) receive() bool {
 		if err != nil {
 			return r.refuse(http.StatusBadGateway, "upstream's answer is not HTTP: "+err.Error(), storage.Failed)
 		}
+		r.begun = true
 		if res.status >= 200 || res.status == http.StatusSwitchingProtocols {
 			return r.respond(res)
 		}
@@ -193,7 +195,7 @@ func (r *request) noResponse(raw []byte, err error) bool {
 		return r.refuse(f.status, f.why, storage.Failed)
 	case errors.Is(err, errHeadTooLarge):
 		return r.refuse(http.StatusBadGateway, "the head of upstream's response is larger than "+size(r.p.cfg.Limits.Head)+", the most that Millpond takes", storage.Failed)
-	case r.up.used && len(raw) == 0:
+	case r.up.used && len(raw) == 0 && !r.begun:
 		// The request may have been acted on, so it is not sent again. A client that finds its connection closed before an answer knows that, and decides itself.
 		return r.breakClient(storage.UpstreamAborted, "upstream closed the connection, which had served before, without a response; the client can try again")
 	case len(raw) > 0:
