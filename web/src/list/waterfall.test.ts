@@ -37,6 +37,13 @@ test("one endless stream does not make dots of the rest, and reaches the end", (
 	expect(quick.reduce((sum, bar) => sum + bar.width, 0)).toBeGreaterThan(4);
 });
 
+test("a stream whose first byte came after the axis ends is still seen to run", () => {
+	const rows = [session(0, 5_000, 7_200_000, "open"), session(0, 1, 2), session(0, 1, 2)];
+	const [wait, running] = barsOf(rows[0] as Summary, scaleOf(rows));
+	expect([wait?.kind, running?.kind]).toEqual(["wait", "running"]);
+	expect(running?.width).toBe(4);
+});
+
 test("bars never leave the axis, whatever the times say", () => {
 	const rows = [session(0, 500, 100), session(10, 0, 0), { ...session(0, 0, 5), started: "" }];
 	const scale = scaleOf(rows);

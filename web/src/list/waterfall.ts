@@ -20,6 +20,9 @@ const gapShare = 0.04;
 /** Sessions that go on for longer than this many times the median end the axis: one hour-long stream must not make dots of the rest. */
 const longTimes = 20;
 
+/** The least that receiving is drawn as, in per cent of the axis. */
+const leastGet = 4;
+
 const startOf = (row: Summary) => Date.parse(row.started);
 
 export function scaleOf(rows: readonly Summary[]): Scale {
@@ -66,7 +69,11 @@ export function barsOf(row: Summary, scale: Scale): Bar[] {
 	const right = Math.max(left, placeOf(scale, start + row.duration));
 	const getting = row.state === "open" ? "running" : "get";
 	if (first === undefined) return [{ kind: row.state === "open" ? "running" : "wait", left, width: right - left }];
-	const bars: Bar[] = [{ kind: "wait", left, width: first - left }];
-	if (right > first || row.state === "open") bars.push({ kind: getting, left: first, width: right - first });
-	return bars;
+	if (row.duration <= row.first_byte) return [{ kind: "wait", left, width: right - left }];
+	// Where the axis ends before the session does, some of the receiving is still to be seen.
+	const turn = Math.min(first, right - Math.min(leastGet, (right - left) / 2));
+	return [
+		{ kind: "wait", left, width: turn - left },
+		{ kind: getting, left: turn, width: right - turn },
+	];
 }
