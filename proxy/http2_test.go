@@ -329,6 +329,7 @@ func TestHTTP2ManyAtOnce(t *testing.T) {
 		n, _ := strconv.Atoi(req.URL.Path[1:])
 		io.WriteString(w, pattern(n*10_007))
 	})
+	h.get("/0") // one connection for all
 	var clients sync.WaitGroup
 	for i := range 100 {
 		clients.Go(func() {
@@ -348,7 +349,7 @@ func TestHTTP2ManyAtOnce(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	for i := range 100 {
+	for i := range 101 {
 		s := h.session(uint64(i + 1))
 		n, _ := strconv.Atoi(s.Path[1:])
 		h.expectBody(s, storage.Response, pattern(n*10_007))
