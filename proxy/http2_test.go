@@ -6,12 +6,16 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -433,4 +437,30 @@ func TestHTTP2GarbageIsARow(t *testing.T) {
 	if s := h.session(1); s.State != storage.Failed || !strings.Contains(s.Error, "idle stream 7") {
 		t.Errorf("session %+v", s)
 	}
+}
+
+func TestHTTP2Curl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("no curl")
+	}
+	h := startHTTP2(t, Config{}, func(w http.ResponseWriter, req *http.Request) { io.Copy(w, req.Body) })
+	dir := t.TempDir()
+	ca, upload := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "upload")
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.p.cfg.CA.Certificate().Raw})
+	sent := pattern(3 << 20)
+	for path, content := range map[string]string{ca: string(cert), upload: sent} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(curl, "-sS", "--http2", "-x", "http://"+h.addr, "--cacert", ca, "--data-binary", "@"+upload, "-w", "%{stderr}%{http_version}", h.origin.URL+"/")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil || errs.String() != "2" || out.String() != sent {
+		t.Errorf("got %d bytes, %v, %s", out.Len(), err, errs.String())
+	}
+	s := h.session(1)
+	h.expectBody(s, storage.Request, sent)
+	h.expectBody(s, storage.Response, sent)
 }
