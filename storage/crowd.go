@@ -10,8 +10,8 @@ const (
 	// most that a small machine relays. At some 3 KB each that is 15 MB.
 	crowdLimit = 5_000
 
-	// waitingLimit is how many may wait where that does not help: the disk is full, failing or stalled, or --slow-disk=cut. Later ones
-	// are not kept, and counted.
+	// waitingLimit is how many may wait where that does not help: the disk is full, failing or stalled, or --slow-disk=cut. One that begins
+	// then is shown while it is open, and not kept.
 	waitingLimit = 20_000
 )
 

@@ -234,13 +234,6 @@ func (s *Store) finish(r *Recording) {
 	}
 	r.finished = true
 	r.share.close()
-	if s.waiting.Add(1) > waitingLimit && !r.deleted {
-		s.waiting.Add(-1)
-		s.unkept.Add(1)
-		r.mu.Unlock()
-		s.live.forget([]*Recording{r})
-		return
-	}
 	if r.deleted {
 		rec := &record{kind: recordDeleted, gone: deletion{IDs: []uint64{r.id}}, rec: r}
 		s.appendValue(rec, rec.gone)

@@ -35,6 +35,10 @@ func (s *Store) sayAgain(lost *record) {
 // endLost tells that its last record was lost.
 func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
 	r.mu.Lock()
+	if r.unkept {
+		r.mu.Unlock()
+		return
+	}
 	r.begun, r.unsaved = false, true
 	again := r.finished && endLost
 	for side := range r.bodies {
@@ -57,7 +61,6 @@ func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
 	}
 	if again {
 		r.finished = false
-		s.waiting.Add(-1)
 	}
 	r.note()
 	r.mu.Unlock()

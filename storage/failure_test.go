@@ -206,7 +206,7 @@ func TestStalledDiskHoldsNothingUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, disk, dir := openFaulty(t, slow)
 			disk.Stall(storagetest.Write | storagetest.Sync)
-			large := bytesOf(1, 80<<20)
+			large := bytesOf(1, 48<<20)
 			r := s.Begin(storage.Session{Method: "GET", Host: "large"})
 			w := r.Body(storage.Response)
 			given, full := 0, false
@@ -244,4 +244,45 @@ func TestStalledDiskHoldsNothingUp(t *testing.T) {
 			verify(t, s, dir)
 		})
 	}
+}
+
+// TestSessionsWaitingForTheDiskAreBounded ends more sessions on a stalled disk than may wait: the last are counted, and not kept.
+func TestSessionsWaitingForTheDiskAreBounded(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Cut)
+	disk.Stall(storagetest.Write | storagetest.Sync)
+	const limit, more = 20_000, 500
+	for range limit + more {
+		r := s.Begin(storage.Session{Method: "GET"})
+		r.Body(storage.Response).Write([]byte("x"))
+		r.Body(storage.Response).Complete()
+		r.End(storage.Done, "")
+	}
+	if want, got := fmt.Sprintf("the disk does not keep up; %d sessions were not kept", more), s.Status().Problem; got != want {
+		t.Errorf("got problem %q, want %q", got, want)
+	}
+	disk.Heal()
+	eventually(t, "all is durable", func() bool { st := s.Status(); return st.DurableUntil == st.LastID })
+	if st := s.Status(); st.Sessions != limit || st.Problem != "" {
+		t.Errorf("got %+v, want %d sessions", st, limit)
+	}
+	verify(t, s, dir)
+}
+
+// TestRelaysAreHeldBackWhileSessionsWait: with --slow-disk=wait a store asks for patience long before it would have to forget sessions.
+func TestRelaysAreHeldBackWhileSessionsWait(t *testing.T) {
+	s, disk, _ := openFaulty(t, storage.Wait)
+	disk.Stall(storagetest.Write | storagetest.Sync)
+	var full <-chan struct{}
+	n := 0
+	for ; full == nil && n < 20_000; n++ {
+		r := s.Begin(storage.Session{Method: "GET"})
+		full = r.Body(storage.Response).Full()
+		r.End(storage.Done, "")
+	}
+	if full == nil || n < 5_000 {
+		t.Errorf("held back after %d sessions", n)
+	}
+	disk.Heal()
+	<-full
+	eventually(t, "all is durable", func() bool { st := s.Status(); return st.DurableUntil == st.LastID })
 }

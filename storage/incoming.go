@@ -15,7 +15,7 @@ const (
 	chunkSize    = 4 << 20   // a chunk's longest; bodies are cut at its multiples, so that equal large bodies have equal chunks
 	smallBody    = 256 << 10 // a body up to this stays in the log
 	recentBody   = 64 << 10  // a body up to this is looked up among recent ones
-	markInterval = 1 << 20   // bytes of an incoming file between marks: what a SIGKILL can cost a body
+	markInterval = 512 << 10 // bytes of an incoming file between marks. A SIGKILL can cost a body that and what a worker had not written: 1 MiB in all
 	syncInterval = 5 * time.Second
 )
 

@@ -24,6 +24,7 @@ type Recording struct {
 	begun    bool // the log has a begun record
 	flush    bool // what is held in memory is due to be written
 	naming   int  // incoming files that are full and not yet chunks
+	unkept   bool // too many wait for the disk: it is shown while it is open, and forgotten
 
 	// which goroutine works on it: at most one at a time
 	queued, running, again bool
@@ -69,6 +70,13 @@ func (r *Recording) End(state State, why string) {
 	for side := range r.bodies {
 		r.bodies[side].wake()
 	}
+	if r.unkept {
+		r.finished = true
+		r.store.unkept.Add(1)
+		r.store.live.forget([]*Recording{r})
+	} else {
+		r.store.waiting.Add(1)
+	}
 	r.note()
 	r.schedule()
 	r.mu.Unlock()
@@ -77,7 +85,7 @@ func (r *Recording) End(state State, why string) {
 
 // note puts the recording on the list of those the next commit looks at. r.mu is held.
 func (r *Recording) note() {
-	if !r.noted {
+	if !r.noted && !r.unkept {
 		r.noted = true
 		r.store.noted.add(r)
 	}
@@ -86,6 +94,7 @@ func (r *Recording) note() {
 // schedule has a storage worker look at the recording. r.mu is held.
 func (r *Recording) schedule() {
 	switch {
+	case r.unkept:
 	case r.running:
 		r.again = true
 	case !r.queued:
@@ -188,6 +197,11 @@ func (s *Store) Begin(begun Session) *Recording {
 	}
 	s.live.begin(r)
 	r.mu.Lock()
+	if r.unkept = s.waiting.Load() >= waitingLimit; r.unkept {
+		for side := range r.bodies {
+			r.cut(Side(side), "too many sessions wait for the disk")
+		}
+	}
 	r.note()
 	r.mu.Unlock()
 	s.feeds.publish(r.id)

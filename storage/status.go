@@ -32,7 +32,7 @@ func (s *Store) Status() Status {
 		} else if r.id <= st.DurableUntil {
 			st.DurableUntil = r.id - 1
 		}
-		if !r.begun && !r.deleted {
+		if !r.begun && !r.deleted { // else the index counts it
 			st.Sessions++
 		}
 		r.mu.Unlock()
@@ -41,9 +41,11 @@ func (s *Store) Status() Status {
 	st.Free, st.Total, _ = s.files.Space()
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
-		if n := s.unkept.Load(); n > 0 {
-			st.Problem += fmt.Sprintf("; %d sessions were not kept", n)
-		}
+	} else if s.unkept.Load() > 0 {
+		st.Problem = "the disk does not keep up"
+	}
+	if n := s.unkept.Load(); n > 0 {
+		st.Problem += fmt.Sprintf("; %d sessions were not kept", n)
 	}
 	return st
 }

@@ -76,7 +76,7 @@ type Store struct {
 	reserved       atomic.Uint64
 	cutoff         atomic.Uint64
 	trouble        atomic.Pointer[string] // why capture does not work
-	waiting        atomic.Int64           // sessions whose last record the index does not know yet
+	waiting        atomic.Int64           // sessions that ended and are not in the index yet
 	unkept         atomic.Uint64          // sessions that were over waitingLimit, since capture last worked
 
 	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one
@@ -248,8 +248,9 @@ func (s *Store) problem(err error) {
 
 // solved notes that capture works.
 func (s *Store) solved() {
-	if s.trouble.Swap(nil) != nil {
-		s.logger.Info("sessions are kept again", "not kept", s.unkept.Swap(0))
+	trouble, unkept := s.trouble.Swap(nil), s.unkept.Swap(0)
+	if trouble != nil || unkept > 0 {
+		s.logger.Info("sessions are kept again", "not kept", unkept)
 	}
 }
 
