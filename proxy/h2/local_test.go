@@ -260,3 +260,47 @@ func TestHookAndSenderShareTheConnectionWindow(t *testing.T) {
 		t.Errorf("the client got %d bytes, want 125535", total)
 	}
 }
+
+// A hook's data waits for the stream's window, which SETTINGS change too, below zero even. RFC 9113, section 6.9.2.
+func TestHookWaitsForTheStreamsWindow(t *testing.T) {
+	r := greeted(t, takeRequest(func(s *Stream, in *Incoming) {
+		in.Close()
+		out := s.Outgoing(Response)
+		out.Head(fields(":status=200"), false)
+		out.Write([]byte("0123456789"))
+		out.Close()
+	}), []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 4}}, nil)
+	r.client.headers(1, true, get)
+	r.client.want("HEADERS 1 :status=200", `DATA 1 "0123"`)
+	r.client.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // 4 below nothing
+	r.client.fr.WriteWindowUpdate(1, 4)
+	r.client.fr.WritePing(false, [8]byte{})
+	r.upstream.want("SETTINGS INITIAL_WINDOW_SIZE=0")
+	r.upstream.wantStart("PING")
+	r.client.fr.WriteWindowUpdate(1, 2)
+	r.client.want(`DATA 1 "45"`)
+	r.client.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
+	r.client.want(`DATA 1 "6789"`, `DATA 1 end ""`)
+}
+
+// A stream that ends early ends what a hook reads and writes.
+func TestHookLearnsOfTheEnd(t *testing.T) {
+	read, written := make(chan error, 1), make(chan error, 1)
+	r := greeted(t, takeRequest(func(s *Stream, in *Incoming) {
+		defer in.Close()
+		_, err := io.Copy(io.Discard, in)
+		read <- err
+		_, err = s.Outgoing(Response).Write([]byte("late"))
+		written <- err
+	}), nil, nil)
+	r.client.headers(1, false, get)
+	r.client.fr.WriteData(1, false, []byte("part"))
+	r.client.fr.WriteRSTStream(1, http2.ErrCodeCancel)
+	var early *StreamError
+	if err := <-read; !errors.As(err, &early) || early.Close.By != Client || early.Close.Code != http2.ErrCodeCancel {
+		t.Errorf("read ended with %v", err)
+	}
+	if err := <-written; err == nil {
+		t.Error("wrote to a stream that is over")
+	}
+}
