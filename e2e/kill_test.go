@@ -160,6 +160,7 @@ type traffic struct {
 	mu      sync.Mutex
 	all     []*transfer
 	durable map[string]bool // reported so while it ran, by path
+	reports int             // how often what is durable was asked for
 }
 
 // transfer is one body on its way to a client.
@@ -283,7 +284,21 @@ func (tr *traffic) watch() {
 				tr.durable[pathOf(s)] = true
 			}
 		}
+		tr.reports++
 		tr.mu.Unlock()
+	}
+}
+
+// awaitReports waits until the program has reported n times more what is durable, or does not answer any more.
+func (tr *traffic) awaitReports(n int) {
+	reports := func() int {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return tr.reports
+	}
+	enough := reports() + n
+	for deadline := time.Now().Add(5 * time.Second); reports() < enough && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
