@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import { formatBytes, formatCount } from "../format";
-import { Scroller } from "../scroll/scroller";
 import { Virtual } from "../scroll/Virtual";
 import { useStore } from "../state/store";
 import { TextDocument } from "../text/document";
@@ -26,13 +25,8 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 		() => (shown === undefined || columns === 0 || (shown === "" && sourceProblem) ? undefined : rowsOf(shown, Math.max(8, columns - gutter))),
 		[shown, columns, gutter, sourceProblem],
 	);
-	const scroller = useMemo(() => new Scroller(20), []);
+	const { scroller } = document;
 	useEffect(() => scroller.setRows(rows?.starts.length ?? 0), [scroller, rows]);
-	const [pageShown, setPageShown] = useState(page);
-	if (pageShown !== page) setPageShown(page);
-	useEffect(() => {
-		if (pageShown >= 0) scroller.scrollTo(0);
-	}, [scroller, pageShown]);
 	return (
 		<>
 			<div className={styles.tools}>

@@ -1,4 +1,5 @@
 import { explain } from "../client";
+import { Scroller } from "../scroll/scroller";
 import type { BodySource } from "../state/source";
 import { Store } from "../state/store";
 import { charsetOf, isJson } from "./charset";
@@ -20,6 +21,9 @@ export interface TextState {
 	problem: string;
 }
 
+/** The height of a row of text in CSS pixels; .textRow in BodyView.module.css. */
+const textRowHeight = 20;
+
 /** While a body grows its text is made anew at most this often, in milliseconds. */
 const refreshEvery = 500;
 
@@ -38,6 +42,8 @@ export class TextDocument {
 		charset: "",
 		problem: "",
 	});
+	/** Where in the page the view is: a new page begins at its top. */
+	readonly scroller = new Scroller(textRowHeight);
 	readonly #source: BodySource;
 	readonly #contentType: string;
 	#bytes = new Uint8Array(0);
@@ -72,6 +78,7 @@ export class TextDocument {
 		this.#reading?.abort();
 		this.#reading = undefined;
 		this.#again = false;
+		this.scroller.scrollTo(0);
 		this.state.patch({ page: next });
 		this.#load();
 	}

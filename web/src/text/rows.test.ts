@@ -23,6 +23,10 @@ test("nothing hides, and nothing turns the text around", () => {
 	expect(shown("a\0b\x1b[31m\x7f\u202egnp.exe")).toEqual([[1, "a␀b␛[31m␡�gnp.exe"]]);
 });
 
+test("a row that is not there shows nothing, not the whole text", () => {
+	expect(rowText(rowsOf("a\nb", 80), 2)).toBe("");
+});
+
 test("a line of a million characters is cut in linear time, and every character is in one row", () => {
 	const rows = rowsOf("x".repeat(1_000_000), 100);
 	expect(rows.starts).toHaveLength(10_000);

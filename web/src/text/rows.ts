@@ -71,7 +71,7 @@ export function rowsOf(text: string, columns: number): Rows {
 	return { text, starts: Uint32Array.from(starts), ends: Uint32Array.from(ends), lines: Uint32Array.from(lines), lineCount };
 }
 
-/** What a row shows. */
+/** What a row shows; nothing for a row that is not there. */
 export function rowText(rows: Rows, row: number): string {
-	return picture(rows.text.slice(rows.starts[row], rows.ends[row]));
+	return picture(rows.text.slice(rows.starts[row] ?? rows.text.length, rows.ends[row]));
 }
