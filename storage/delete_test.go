@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -144,5 +145,43 @@ func TestOpenSessionIsDeletedAtItsEnd(t *testing.T) {
 			}
 			gone(rebuild(t, s))
 		})
+	}
+}
+
+// TestSegmentLeftByACrashIsRemoved puts a segment back that the index has let go of, as a crash before its unlinking leaves it.
+func TestSegmentLeftByACrashIsRemoved(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	s.log.mu.Lock()
+	s.log.limit = 50_000
+	s.log.mu.Unlock()
+	var ids []uint64
+	for i := range uint64(20) {
+		ids = append(ids, put(s, noise(i, 10_000)).ID())
+	}
+	waitDurable(t, s)
+	name := filepath.Join(s.dir, segmentName(1))
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Delete(context.Background(), ids); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ix, err := openIndex(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(ix.setClean(false), ix.close()); err != nil {
+		t.Fatal(err)
+	}
+	s = rebuild(t, openTest(t, s.dir))
+	if st := s.Status(); st.Sessions != 0 {
+		t.Errorf("%d deleted sessions are back", st.Sessions)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 
 	"go.etcd.io/bbolt"
 )
@@ -262,7 +263,37 @@ func (s *Store) sweep(clean bool) error {
 	if clean {
 		return nil
 	}
+	if err := s.sweepLog(); err != nil {
+		return err
+	}
 	return s.sweepChunks()
+}
+
+// sweepLog removes segments that were given up, and those that a crash kept from being unlinked once the index had let go of them:
+// to a later rebuilding they would bring deleted sessions back.
+func (s *Store) sweepLog() error {
+	entries, err := s.files.ReadDir("log")
+	if err != nil {
+		return fmt.Errorf("list log: %w", err)
+	}
+	applied := s.index.snapshot().Applied.Segment
+	var unknown []string
+	err = s.index.view(func(tx *bbolt.Tx) error {
+		for _, e := range entries {
+			number, err := strconv.ParseUint(e.Name(), 10, 64)
+			if err == nil && number < applied && tx.Bucket(bucketSegments).Get(idKey(number)) == nil {
+				unknown = append(unknown, segmentName(number))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range unknown {
+		s.removeFile(name)
+	}
+	return nil
 }
 
 func (s *Store) sweepChunks() error {

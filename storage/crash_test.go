@@ -1,0 +1,93 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"millpond/storage"
+	"millpond/storage/storagetest"
+)
+
+// crash copies the data directory as it is, as a SIGKILL would leave it, and opens the copy.
+func crash(t *testing.T, dir string) (*storage.Store, string) {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := storage.OpenStore(storage.Config{Dir: copied})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, copied
+}
+
+// TestCrashBeforeChunksAreNamed ends between the synced record that names a chunk and the renaming of its file.
+func TestCrashBeforeChunksAreNamed(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fail(storagetest.Rename, syscall.EIO)
+	body := bytesOf(1, 9<<20)
+	r := record(s, body)
+	eventually(t, "a rename has failed", func() bool { return strings.HasPrefix(s.Status().Problem, "the disk failed") })
+
+	after, copied := crash(t, dir)
+	session, err := after.Session(r.ID())
+	if err != nil || session.State != storage.Done || !session.Sides[storage.Response].Body.Complete {
+		t.Errorf("got state %s, %v", session.State, err)
+	}
+	checkRead(t, after, r.ID(), body)
+	if left, _ := filepath.Glob(filepath.Join(copied, "incoming", "*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	verify(t, after, copied)
+
+	disk.Heal()
+	eventually(t, "it is durable", durable(s, r.ID()))
+	checkRead(t, s, r.ID(), body)
+	verify(t, s, dir)
+}
+
+// TestDeletedOpenSessionsStayDeleted ends while sessions are open that were deleted, by id or up to a cutoff.
+func TestDeletedOpenSessionsStayDeleted(t *testing.T) {
+	s, _, dir := openFaulty(t, storage.Wait)
+	var open []*storage.Recording
+	for i := range uint64(3) {
+		r := s.Begin(storage.Session{Method: "GET"})
+		r.Body(storage.Response).Write(bytesOf(i, 3<<20))
+		open = append(open, r)
+	}
+	ended := record(s, bytesOf(9, 1000))
+	eventually(t, "it is durable", durable(s, ended.ID()))
+	if n, err := s.DeleteThrough(context.Background(), open[0].ID()); n != 1 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	if n, err := s.Delete(context.Background(), []uint64{open[1].ID()}); n != 1 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	eventually(t, "the third body has reached the disk", func() bool {
+		files, _ := filepath.Glob(filepath.Join(dir, "incoming", "*"))
+		return len(files) == 3
+	})
+	after, copied := crash(t, dir)
+	for i, r := range open {
+		session, err := after.Session(r.ID())
+		switch {
+		case i < 2 && !errors.Is(err, fs.ErrNotExist):
+			t.Errorf("session %d is back: %v", r.ID(), err)
+		case i == 2 && (err != nil || session.State != storage.Interrupted || session.Sides[storage.Response].Body.Size < 2<<20):
+			t.Errorf("session %d: state %s, %d bytes, %v", r.ID(), session.State, session.Sides[storage.Response].Body.Size, err)
+		}
+	}
+	checkRead(t, after, ended.ID(), bytesOf(9, 1000))
+	if next := after.Begin(storage.Session{}).ID(); next <= ended.ID() {
+		t.Errorf("id %d is given again", next)
+	}
+	verify(t, after, copied)
+}
