@@ -218,8 +218,15 @@ func TestHTTP2FieldsKeepTheirOrderAndBytes(t *testing.T) {
 	h := startHarness(t, Config{})
 	client, _, origin := http2Tunnel(t, h)
 	list := []hpack.HeaderField{
-		{Name: ":path", Value: "/%zz"}, {Name: ":method", Value: "GET"}, {Name: "x-b", Value: "caf\xe9"}, {Name: ":scheme", Value: "http"},
-		{Name: "X-Upper", Value: "1"}, {Name: "cookie", Value: "a=1", Sensitive: true}, {Name: "x-empty"}, {Name: "cookie", Value: "b=2"}, {Name: "x-b", Value: " spaced "},
+		{Name: ":path", Value: "/%zz"},
+		{Name: ":method", Value: "GET"},
+		{Name: "x-b", Value: "caf\xe9"},
+		{Name: ":scheme", Value: "http"},
+		{Name: "X-Upper", Value: "1"},
+		{Name: "cookie", Value: "a=1", Sensitive: true},
+		{Name: "x-empty"},
+		{Name: "cookie", Value: "b=2"},
+		{Name: "x-b", Value: " spaced "},
 	}
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)

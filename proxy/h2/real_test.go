@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -67,10 +65,9 @@ func relayServer(t testing.TB, origin string, h Handler) string {
 	return l.Addr().String()
 }
 
-func priorKnowledge(t testing.TB) *http2.Transport {
-	tr := &http2.Transport{AllowHTTP: true, DisableCompression: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
+func priorKnowledge(t testing.TB) *http.Transport {
+	tr := &http.Transport{DisableCompression: true, Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
 }
