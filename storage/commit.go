@@ -121,26 +121,30 @@ func (s *Store) flushNoted() {
 	s.feeds.publish(ids...)
 }
 
-// markStale syncs files that are being filled and were not synced for syncInterval, and appends a mark of what that made durable.
+// markStale sees to files that are filled slowly: what was written tellInterval ago gets a mark, what was written syncInterval ago is
+// synced first. A mark is checked against the file when it is used, so one of bytes that a power cut takes does no harm.
 func (s *Store) markStale(open []*incoming) {
 	var stale []*incoming
 	var marks []*record
+	now := s.now()
 	for _, in := range open {
 		in.rec.mu.Lock()
-		if now := s.now(); !in.sealed && now.Sub(in.synced) >= syncInterval {
+		if !in.sealed && now.Sub(in.synced) >= syncInterval {
 			in.synced = now
 			stale = append(stale, in)
+		}
+		if !in.sealed && in.length > in.told && now.Sub(in.toldAt) >= tellInterval {
+			in.told, in.toldAt = in.length, now
 			marks = append(marks, in.record())
 		}
 		in.rec.mu.Unlock()
 	}
-	if len(stale) == 0 {
-		return
+	if len(stale) > 0 {
+		if err := s.files.SyncDir("incoming"); err != nil {
+			s.problem(err)
+		}
+		s.syncAll(stale, func(in *incoming) error { return in.file.Sync() }) // its worker may be writing to it
 	}
-	if err := s.files.SyncDir("incoming"); err != nil {
-		s.problem(err)
-	}
-	s.syncAll(stale, func(in *incoming) error { return in.file.Sync() }) // its worker may be writing to it
 	for _, rec := range marks {
 		s.appendValue(rec, rec.mark)
 	}

@@ -72,7 +72,7 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 func (s *Store) mark(in *incoming) error {
 	in.rec.mu.Lock()
 	rec := in.record()
-	in.marked = rec.mark.Length
+	in.marked, in.told, in.toldAt = rec.mark.Length, rec.mark.Length, s.now()
 	s.appendValue(rec, rec.mark)
 	in.rec.mu.Unlock()
 	return s.log.flush()

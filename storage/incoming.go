@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	chunkSize    = 4 << 20   // a chunk's longest; bodies are cut at its multiples, so that equal large bodies have equal chunks
-	smallBody    = 256 << 10 // a body up to this stays in the log
-	recentBody   = 64 << 10  // a body up to this is looked up among recent ones
-	markInterval = 512 << 10 // bytes of an incoming file between marks. A SIGKILL can cost a body that and what a worker had not written: 1 MiB in all
-	syncInterval = 5 * time.Second
+	chunkSize    = 4 << 20         // a chunk's longest; bodies are cut at its multiples, so that equal large bodies have equal chunks
+	smallBody    = 256 << 10       // a body up to this stays in the log
+	recentBody   = 64 << 10        // a body up to this is looked up among recent ones
+	markInterval = 512 << 10       // bytes of an incoming file between marks. A SIGKILL can cost a body that and what a worker had not written: 1 MiB in all
+	tellInterval = time.Second     // how long bytes of a slow body may stay without a mark
+	syncInterval = 5 * time.Second // and without a sync: what a power cut can cost a body
 )
 
 // digest is a running SHA-256.
@@ -41,6 +42,8 @@ type incoming struct {
 	crc    uint32 // of the length bytes
 	chunk  []byte // the name it has as a chunk, once it has
 	sealed bool
+	told   uint64 // the length that the last mark in the log has
+	toldAt time.Time
 	lost   bool // a sync failed
 	synced time.Time
 
@@ -60,7 +63,7 @@ func chunkName(sum []byte) string {
 
 // newIncoming makes the file for what follows the first start bytes of a body.
 func (s *Store) newIncoming(r *Recording, side Side, start uint64) (*incoming, error) {
-	in := &incoming{number: s.incomingNumber.Add(1), rec: r, side: side, start: start, sha: sha256.New(), synced: s.now()}
+	in := &incoming{number: s.incomingNumber.Add(1), rec: r, side: side, start: start, sha: sha256.New(), synced: s.now(), toldAt: s.now()}
 	f, err := s.files.OpenFile(incomingName(in.number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("make incoming file: %w", err)
