@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 )
@@ -64,4 +66,28 @@ func BenchmarkRelay10KB(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkLargeBodyTLS downloads 64 MiB over HTTPS, with capture.
+func BenchmarkLargeBodyTLS(b *testing.B) {
+	const size = 64 << 20
+	body := []byte(pattern(1 << 20))
+	_, origin, client := overTLS(b, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		for i := range size >> 20 {
+			copy(body, strconv.Itoa(i)) // chunks that differ
+			w.Write(body)
+		}
+	})
+	b.SetBytes(size)
+	for b.Loop() {
+		res, err := client.Get(origin)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, res.Body); n != size {
+			b.Fatal(n, err)
+		}
+		res.Body.Close()
+	}
 }

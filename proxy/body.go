@@ -15,7 +15,8 @@ import (
 )
 
 // giveFrom is the size from which a read is handed to the recording as it is; smaller ones are copied, so that a slow body does not tie up a buffer for each read.
-const giveFrom = storage.BufferSize / 4
+// A TLS record, 16 KiB, is smaller: four in one buffer are one write to disk, and count once.
+const giveFrom = storage.BufferSize / 2
 
 // readError and writeError tell on which side of a relay it failed.
 type (

@@ -17,7 +17,7 @@ import (
 )
 
 // overTLS starts an HTTPS/1.1 origin, a proxy that trusts it, and a client that trusts the proxy.
-func overTLS(t *testing.T, handler http.HandlerFunc) (h *harness, origin string, client *http.Client) {
+func overTLS(t testing.TB, handler http.HandlerFunc) (h *harness, origin string, client *http.Client) {
 	t.Helper()
 	srv := httptest.NewTLSServer(handler)
 	t.Cleanup(srv.Close)
