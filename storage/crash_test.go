@@ -91,3 +91,20 @@ func TestDeletedOpenSessionsStayDeleted(t *testing.T) {
 	}
 	verify(t, after, copied)
 }
+
+// TestSlowBodySurvivesACrash: bytes that came a while ago survive, also where no mark was due by their number.
+func TestSlowBodySurvivesACrash(t *testing.T) {
+	s, _, dir := openFaulty(t, storage.Wait)
+	body := bytesOf(1, 700_000)
+	r := s.Begin(storage.Session{Method: "GET"})
+	r.Body(storage.Response).Write(body)
+	eventually(t, "a crash costs nothing", func() bool {
+		after, _ := crash(t, dir)
+		session, err := after.Session(r.ID())
+		if err != nil || session.Sides[storage.Response].Body.Size < uint64(len(body)) {
+			return false
+		}
+		checkRead(t, after, r.ID(), body)
+		return true
+	})
+}
