@@ -290,7 +290,7 @@ func (e *http2Stream) finish() {
 func (e *http2Stream) outcome() (storage.State, string) {
 	c := e.closed
 	switch {
-	case e.failed != "":
+	case e.failed != "" && e.sent[h2.Response]:
 		return storage.Failed, e.failed
 	case c.By == h2.Nobody, e.sent[h2.Response]:
 		return storage.Done, ""

@@ -243,6 +243,7 @@ func (e *http2Stream) send(side h2.Side, v verdict, in *h2.Incoming, out *h2.Out
 		case err != io.EOF:
 			e.stream.Reset(http2.ErrCodeInternal, err)
 		case v.body == nil && len(in.Trailers()) > 0:
+			e.x.trailers(storage.Side(side), h2.Text(in.Trailers()))
 			out.Trailers(in.Trailers())
 		default:
 			out.Close()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -272,6 +273,80 @@ func TestHTTP2ModifierBreaksItsPromise(t *testing.T) {
 		}
 		if s := h.session(1); s.State == storage.Done {
 			t.Errorf("session %+v", s)
+		}
+	}
+}
+
+// A request that waits for another host, or for a modifier, is cancelled with its client.
+func TestHTTP2ClientLeavesAModifiedRequest(t *testing.T) {
+	waiting, cancelled := make(chan struct{}, 2), make(chan struct{}, 2)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		waiting <- struct{}{}
+		<-req.Context().Done()
+		cancelled <- struct{}{}
+	}))
+	t.Cleanup(other.Close)
+	h := startHTTP2(t, Config{RequestModifier: onRequest(func(req *http.Request) error {
+		switch req.URL.Path {
+		case "/moved":
+			req.URL.Scheme, req.URL.Host = "http", other.Listener.Addr().String()
+		case "/slow":
+			waiting <- struct{}{}
+			<-req.Context().Done()
+			cancelled <- struct{}{}
+			return req.Context().Err()
+		}
+		return nil
+	})}, mirrorHandler)
+	h.get("/")
+	for i, path := range []string{"/moved", "/slow"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		req, _ := http.NewRequestWithContext(ctx, "GET", h.origin.URL+path, nil)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := h.client.Do(req); err == nil {
+				res.Body.Close()
+				t.Errorf("%s: got an answer", path)
+			}
+		}()
+		<-waiting
+		cancel()
+		<-cancelled
+		<-done
+		if s := h.session(uint64(i + 2)); s.State != storage.ClientAborted {
+			t.Errorf("%s: session %+v", path, s)
+		}
+	}
+	h.get("/")
+}
+
+// Trailers follow a body that a slow modifier let through, and are gone where the body was replaced.
+func TestHTTP2ModifierAndTrailers(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		h := startHTTP2(t, Config{ResponseModifier: onResponse(func(res *http.Response) error {
+			if replaced {
+				res.Body, res.ContentLength = io.NopCloser(strings.NewReader("fresh")), 5
+				return nil
+			}
+			time.Sleep(2 * turnTime) // longer than its turn
+			return nil
+		})}, func(w http.ResponseWriter, req *http.Request) {
+			io.WriteString(w, "body")
+			w.Header().Set(http.TrailerPrefix+"X-End", "1")
+		})
+		res, got := h.get("/")
+		want, trailers := "body", "x-end: 1\n"
+		if replaced {
+			want, trailers = "fresh", ""
+		}
+		if got != want || (res.Trailer.Get("X-End") != "") == replaced {
+			t.Errorf("got %q, %v", got, res.Trailer)
+		}
+		s := h.session(1)
+		h.expectBody(s, storage.Response, want)
+		if got := string(s.Sides[storage.Response].Trailers); got != trailers {
+			t.Errorf("recorded trailers %q, want %q", got, trailers)
 		}
 	}
 }

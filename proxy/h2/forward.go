@@ -143,10 +143,16 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 		h.Informational = code >= 100 && code < 200 && code != 101 && !h.End
 		s.headed = !h.Informational
 		s.exchange.Head(p.side, h)
-	} else {
+	} else if !r.isTaken(s, p.side) {
 		s.exchange.Trailers(p.side, h)
 	}
 	return r.passFields(p, s, h, prio, pad)
+}
+
+func (r *relay) isTaken(s *Stream, side Side) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return s.sides[side].taken != nil
 }
 
 // request begins a stream.

@@ -75,7 +75,8 @@ type Exchange interface {
 	// A channel asks that the sender gets no further credit for this stream until it is closed; what was granted still arrives.
 	Data(side Side, p []byte) (full <-chan struct{})
 
-	// Trailers is called with the fields after the body, before they are passed on. It may change them.
+	// Trailers is called with the fields after the body, before they are passed on. It may change them. Those of a side that was taken
+	// over are its Incoming's.
 	Trailers(side Side, h *Head)
 
 	// Sent is called once the whole side was written to its receiver.
