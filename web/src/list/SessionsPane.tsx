@@ -27,6 +27,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 		[rows, inView.from, inView.to, first, from],
 	);
 	const { selected } = state;
+	const empty = state.ready && state.total === 0 && !state.scanning;
 	return (
 		<section className={styles.pane} aria-label="Sessions">
 			{store?.problem && (
@@ -41,7 +42,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 			)}
 			<div
 				id="sessions"
-				className={styles.grid}
+				className={`${styles.grid} ${empty ? styles.nothing : ""}`}
 				role="grid"
 				aria-label="Sessions"
 				aria-rowcount={state.total + 1}
@@ -57,9 +58,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 						</span>
 					))}
 				</div>
-				{state.ready && state.total === 0 && !state.scanning ? (
-					<Empty dashboard={dashboard} />
-				) : (
+				{!empty && (
 					<Virtual
 						scroller={list.scroller}
 						role="rowgroup"
@@ -83,6 +82,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 					/>
 				)}
 			</div>
+			{empty && <Empty dashboard={dashboard} />}
 			{!view.atEnd && state.total > 0 && (
 				<button type="button" className={`quiet ${styles.newest}`} onClick={() => list.scroller.scrollToEnd()}>
 					↓ Newest
@@ -94,8 +94,6 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 
 function onKey(event: KeyboardEvent, dashboard: Dashboard): void {
 	if (event.ctrlKey || event.metaKey || event.altKey) return;
-	// The empty list has buttons of its own.
-	if ((event.target as Element).closest("button, a")) return;
 	const { list } = dashboard;
 	const moves: Record<string, () => void> = {
 		ArrowDown: () => list.move(1),

@@ -13,6 +13,7 @@ export function Virtual(props: {
 	renderRow: (index: number, top: number) => ReactNode;
 	onKeyDown?: (event: KeyboardEvent) => void;
 	label?: string;
+	/** A tab stop of its own. Browsers make one of every scroller, unless they are told not to: a grid is one stop already. */
 	focusable?: boolean;
 	className?: string | undefined;
 	role: string;
@@ -29,7 +30,7 @@ export function Virtual(props: {
 		<div
 			ref={outer}
 			className={`${styles.outer} ${props.className ?? ""}`}
-			tabIndex={props.focusable ? 0 : undefined}
+			tabIndex={props.focusable ? 0 : -1}
 			role={props.role}
 			aria-label={props.label}
 			onKeyDown={props.onKeyDown}

@@ -22,12 +22,12 @@ export function Modal({ title, onClose, children }: { title: string; onClose: ()
 			closedby="any"
 		>
 			<div className={styles.inside}>
-				<header className={styles.title}>
+				<div className={styles.title}>
 					<h2 id={heading}>{title}</h2>
 					<button type="button" aria-label="Close" onClick={onClose}>
 						×
 					</button>
-				</header>
+				</div>
 				{children}
 			</div>
 		</dialog>
