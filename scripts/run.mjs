@@ -71,6 +71,13 @@ export function become(child) {
 	process.on("SIGINT", () => {
 		if (!process.stdin.isTTY) child.kill("SIGINT");
 	});
+	// npm hands a signal to the shell between it and this script, and that shell ends without a word: being orphaned is the word.
+	const parent = process.ppid;
+	const watch = setInterval(() => {
+		if (process.ppid === parent) return;
+		clearInterval(watch);
+		child.kill("SIGTERM");
+	}, 250);
 	child.on("exit", (code, signal) => {
 		if (signal) {
 			process.removeAllListeners(signal);
