@@ -90,6 +90,9 @@ func (r *request) connect() (err error) {
 	return nil
 }
 
+// errNoNotify is not broken off by a reset: the client's TLS ends as upstream's did, and it judges for itself.
+var errNoNotify = errors.New("TLS ended without a close_notify, so that nothing tells whether this was all")
+
 var errTunnelEnded = errors.New("upstream closed the tunnel")
 
 // unreachable answers a request for which there is no connection to upstream.
@@ -283,7 +286,7 @@ func (r *request) deliver(v verdict, f framing) (framing, error) {
 	p.chunks = chunks{limit: r.p.cfg.Limits.Head, lenient: true}
 	err := p.run(f)
 	if err == nil && f.kind == untilClose && withoutNotify(r.up.Conn) {
-		err = readError{io.ErrUnexpectedEOF} // RFC 9112, section 9.8
+		err = readError{errNoNotify} // RFC 9112, section 9.8
 	}
 	if p.chunks.trailers != nil {
 		r.x.trailers(storage.Response, p.chunks.trailers)
@@ -320,7 +323,7 @@ func (r *request) brokenOff(f framing, err error) bool {
 		return r.breakClient(storage.ClientAborted, f.why)
 	}
 	// A client that counts bytes or chunks misses some. One that reads until the connection ends must see it break, not end.
-	if f.kind == untilClose && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if f.kind == untilClose && !errors.Is(err, errNoNotify) {
 		breakOff(r.c)
 	}
 	if r.x.got.body != nil && (r.x.resBody == nil || !r.x.resBody.failed()) {
@@ -358,7 +361,7 @@ func ended(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, errNoHead):
 		return "it closed the connection"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "TLS ended without a close_notify, so that nothing tells whether this was all"
+		return "the connection ended too early"
 	case errors.Is(err, context.Canceled):
 		return "the exchange was cancelled"
 	}
