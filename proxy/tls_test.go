@@ -651,10 +651,7 @@ func TestOwnAddressIsRefused(t *testing.T) {
 	dashboardPort := dashboard.Addr().(*net.TCPAddr).Port
 	p := startProxy(t, Config{Own: Owns(dashboard.Addr())})
 	proxyPort := int(netip.MustParseAddrPort(p.addr).Port())
-	var hosts []string
-	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]"} {
-		hosts = append(hosts, host)
-	}
+	hosts := []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]"}
 	n := 0
 	for _, port := range []int{proxyPort, dashboardPort} {
 		for _, host := range hosts {

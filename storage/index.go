@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // fillPercent is how full bbolt leaves a page that it splits. Keys count up, so a full page is never written again.
@@ -126,7 +127,7 @@ func (ix *index) connect() (err error) {
 		InitialMmapSize: mmapSize(),
 		FreelistType:    bbolt.FreelistMapType,
 	})
-	if errors.Is(err, bbolt.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, bbolterrors.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("open index: %w", err)
 	}
 	if err != nil {
