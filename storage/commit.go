@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -27,7 +28,6 @@ func (s *Store) committer(closing <-chan struct{}, ended chan<- struct{}) {
 			s.commit()
 			return
 		case <-s.noted.hint:
-		case <-s.kick:
 		case <-time.After(s.due()):
 		}
 		tick.Reset(commitInterval)
@@ -52,10 +52,19 @@ func (s *Store) due() time.Duration {
 }
 
 // commit does one round: sync full incoming files; append the records that speak of them; sync the log; name the chunks; update
-// the index; forget what it now knows.
-func (s *Store) commit() {
+// the index; forget what it now knows. An error says for people why what was appended before the call does not stand yet.
+func (s *Store) commit() error {
 	s.committing.Lock()
 	defer s.committing.Unlock()
+	if err := s.tryCommit(); err != nil {
+		s.problem(err)
+		return fmt.Errorf("commit: %s", reason(err))
+	}
+	s.solved()
+	return nil
+}
+
+func (s *Store) tryCommit() error {
 	s.flushNoted()
 
 	s.reserveIDs()
@@ -69,24 +78,21 @@ func (s *Store) commit() {
 	}
 	s.chunksToName = append(s.chunksToName, full...)
 	if err := s.log.flush(); err != nil {
-		s.problem(err)
 		if !diskFull(err) {
 			s.logFailed(err)
 		}
-		return
+		return err
 	}
 	s.budget.progress()
 	end := s.log.end()
 	if err := s.log.sync(); err != nil {
-		s.problem(err)
 		s.logFailed(err)
-		return
+		return err
 	}
 	if err := s.nameChunks(); err != nil {
-		s.problem(err)
-		return
+		return err
 	}
-	s.applyThrough(end)
+	return s.applyThrough(end)
 }
 
 // flushNoted appends what sessions that are open have in memory: their fields, and bytes of their bodies.
@@ -241,16 +247,15 @@ func (s *Store) rename(from, to string) error {
 }
 
 // applyThrough takes the records up to end into the index.
-func (s *Store) applyThrough(end position) {
+func (s *Store) applyThrough(end position) error {
 	s.toApply = append(s.toApply, s.log.take(end)...)
 	if len(s.toApply) == 0 {
-		return
+		return nil
 	}
 	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove)
 	if err != nil {
-		s.problem(err)
 		s.recoverIndex()
-		return
+		return err
 	}
 	s.committed(s.toApply)
 	s.toApply = nil
@@ -262,7 +267,7 @@ func (s *Store) applyThrough(end position) {
 	}
 	s.chunksToName = nil
 	clear(s.fresh)
-	s.solved()
+	return nil
 }
 
 // committed lets go of the sessions that the index now has whole.

@@ -30,6 +30,8 @@ func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	s.amending.Lock() // a record that is being amended would bring its session back
+	defer s.amending.Unlock()
 	var open, ended []uint64
 	for _, id := range ids {
 		if r := s.live.get(id); r != nil && s.doom(r) {
@@ -46,10 +48,10 @@ func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
 		rec := &record{kind: recordDeleted, gone: deletion{IDs: ended}}
 		s.appendValue(rec, rec.gone)
 	}
-	s.commit()
+	err := s.commit()
 	s.derived.drop(ids...)
 	s.feeds.publish(ids...)
-	return len(open) + len(ended), s.commitError()
+	return len(open) + len(ended), err
 }
 
 // doom marks a session as deleted that will only go at its end. It is false for one whose last record is in the log.
@@ -76,14 +78,6 @@ func (s *Store) has(id uint64) bool {
 		return nil
 	})
 	return found
-}
-
-// commitError is why the last commit did not stand.
-func (s *Store) commitError() error {
-	if p := s.trouble.Load(); p != nil {
-		return fmt.Errorf("commit: %s", *p)
-	}
-	return nil
 }
 
 // DeleteThrough removes every session with an id up to cutoff, in steps. What was open then is dropped at its end, also if Millpond ends first.
@@ -141,8 +135,7 @@ func (s *Store) amend(id uint64, fn func(*Session)) error {
 			if deleted {
 				return fs.ErrNotExist
 			}
-			s.commit() // its end is on the way to the index
-			if err := s.commitError(); err != nil {
+			if err := s.commit(); err != nil { // its end is on the way to the index
 				return err
 			}
 			continue
@@ -164,7 +157,7 @@ func (s *Store) amendStored(id uint64, fn func(*Session)) error {
 	fn(&session)
 	rec := &record{kind: recordEnded, session: &session}
 	s.appendValue(rec, &session)
-	s.commit()
+	err := s.commit()
 	s.feeds.publish(id)
-	return s.commitError()
+	return err
 }

@@ -114,6 +114,9 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 			return nil
 		}
 	}
+	if err := s.room.take(bytes); err != nil {
+		return err
+	}
 	r.mu.Lock() // also while appending: if the log fails, what it lost is either in runs or not in the log
 	if b.lost {
 		r.mu.Unlock()

@@ -47,6 +47,9 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 	}
 	in := b.incoming
 	p = p[:min(len(p), in.room(), int(in.marked+markInterval-in.length))]
+	if err := s.room.take(len(p)); err != nil {
+		return 0, err
+	}
 	length, crc, err := in.write(p)
 	if err != nil {
 		return 0, err
@@ -102,6 +105,9 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 	b := &r.bodies[side]
 	b.digest = nil
 	old := b.runs
+	if err := s.room.take(int(b.disk)); err != nil {
+		return err
+	}
 	in, err := s.newIncoming(r, side, 0)
 	if err != nil {
 		return err

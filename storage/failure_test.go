@@ -121,6 +121,7 @@ func TestDiskFull(t *testing.T) {
 	before := record(s, bytesOf(1, 50_000))
 	eventually(t, "it is durable", durable(s, before.ID()))
 
+	disk.SetSpace(1<<40, 1<<40) // which others take at once
 	disk.Fill(6 << 20)
 	large := bytesOf(2, 12<<20)
 	cut := record(s, large)

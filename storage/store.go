@@ -51,6 +51,7 @@ type Store struct {
 	log     *log
 	index   *index
 	handles *handles
+	room    room
 	slow    SlowDisk
 	budget  *budget
 	crowd   crowd
@@ -69,7 +70,6 @@ type Store struct {
 	endDigests context.CancelFunc
 	closing    chan struct{}
 	ended      chan struct{} // the committer has
-	kick       chan struct{} // asks for a commit
 	closed     atomic.Bool
 
 	incomingNumber atomic.Uint64
@@ -79,7 +79,7 @@ type Store struct {
 	waiting        atomic.Int64           // sessions that ended and are not in the index yet
 	unkept         atomic.Uint64          // sessions that were over waitingLimit, since capture last worked
 
-	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one
+	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one, and while one is deleted
 	committing   sync.Mutex // held for a commit; below is the committer's
 	chunksToName []*incoming
 	fresh        map[string]bool // chunks named since the index last took records
@@ -108,7 +108,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, slow: cfg.SlowDisk, budget: newBudget(cfg.SlowDisk),
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
-		closing: make(chan struct{}), ended: make(chan struct{}), kick: make(chan struct{}, 1),
+		closing: make(chan struct{}), ended: make(chan struct{}),
 		digests: make(chan digestJob, digestQueue),
 	}
 	if s.logger == nil {
@@ -151,6 +151,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		return nil, fmt.Errorf("sync data directory: %w", err)
 	}
 	s.handles = newHandles(s.files)
+	s.room.files = s.files
 	s.log = &log{files: s.files, limit: segmentSize, head: s.segmentHead}
 	if err := s.openIndex(); err != nil {
 		return nil, err
@@ -218,9 +219,8 @@ func (s *Store) finalCommit() error {
 	}
 	rec := &record{kind: recordReserved, ids: reservation{Through: s.live.newest(), Cutoff: s.cutoff.Load()}}
 	s.appendValue(rec, rec.ids)
-	s.commit()
-	if s.log.unapplied() {
-		return errors.New(s.Status().Problem)
+	if err := s.commit(); err != nil {
+		return err
 	}
 	return s.index.setClean(true)
 }
@@ -246,8 +246,11 @@ func (s *Store) problem(err error) {
 	}
 }
 
-// solved notes that capture works.
+// solved notes that capture works, unless there is no room for bodies.
 func (s *Store) solved() {
+	if s.trouble.Load() != nil && s.room.isFull() {
+		return
+	}
 	trouble, unkept := s.trouble.Swap(nil), s.unkept.Swap(0)
 	if trouble != nil || unkept > 0 {
 		s.logger.Info("sessions are kept again", "not kept", unkept)

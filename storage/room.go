@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+const (
+	// headroom is what bodies leave free of the disk, or a sixteenth of it where that is less. Without it there would be no room to write
+	// down that sessions were deleted, and so no way to make room. It holds some 10,000 sessions without bodies.
+	headroom = 32 << 20
+
+	// roomStep is how many bytes of bodies may be written until the disk is asked again how much it has left: others use it, too.
+	roomStep = 8 << 20
+)
+
+// errNoRoom is why a body is not written: the disk is full, but for the headroom.
+var errNoRoom = fmt.Errorf("keep the last of the disk for records: %w", syscall.ENOSPC)
+
+// room is what bodies may take of the disk.
+type room struct {
+	files Files
+
+	mu   sync.Mutex
+	left int  // bytes that may be written before the disk is asked again
+	full bool // bodies are refused until twice the headroom is free, so that the next one is not cut at once
+}
+
+// take is asked before n bytes of a body are written, and is errNoRoom where they would take from the headroom.
+func (r *room) take(n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n > r.left {
+		r.ask(n)
+	}
+	if n > r.left {
+		return errNoRoom
+	}
+	r.left -= n
+	return nil
+}
+
+// isFull reports whether bodies are refused, after asking the disk again.
+func (r *room) isFull() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full {
+		r.ask(0)
+	}
+	return r.full
+}
+
+// ask finds out how much may be written, where that is n bytes at least. A disk that cannot tell is tried. r.mu is held.
+func (r *room) ask(n int) {
+	free, total, err := r.files.Space()
+	if err != nil {
+		r.left, r.full = max(n, roomStep), false
+		return
+	}
+	spare := min(headroom, total/16)
+	need := spare + uint64(n)
+	if r.full {
+		need += spare
+	}
+	if r.full = free < need; r.full {
+		r.left = 0
+		return
+	}
+	r.left = int(min(free-spare, max(uint64(n), roomStep)))
+}

@@ -1,0 +1,43 @@
+package storage_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"millpond/storage"
+)
+
+// A disk that is full for bodies has room for records: sessions go on being kept without bodies, and can be deleted.
+func TestFullDiskHasRoomForRecords(t *testing.T) {
+	const headroom = 32 << 20
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fill(headroom + 6<<20)
+	large := bytesOf(1, 12<<20)
+	cut := record(s, large)
+	eventually(t, "the problem shows", func() bool { return strings.HasPrefix(s.Status().Problem, "the disk is full") })
+	if size := checkPrefix(t, s, cut.ID(), large, "the disk is full"); size < 4<<20 || size > 6<<20 {
+		t.Errorf("kept %d bytes where 6 MiB were free beyond the headroom", size)
+	}
+	eventually(t, "it is durable", durable(s, cut.ID()))
+
+	// Records need what bodies leave; what fails to fit at first must not be all that was left.
+	small := record(s, bytesOf(2, 1000))
+	eventually(t, "it is durable", durable(s, small.ID()))
+	checkPrefix(t, s, small.ID(), bytesOf(2, 1000), "the disk is full")
+	if n, err := s.Delete(context.Background(), []uint64{cut.ID()}); n != 1 || err != nil {
+		t.Errorf("delete from a full disk: %d, %v", n, err)
+	}
+
+	// A little room is not enough: the next body would be cut at once.
+	disk.Fill(headroom + 6<<20)
+	still := record(s, bytesOf(3, 1000))
+	eventually(t, "it is durable", durable(s, still.ID()))
+	checkPrefix(t, s, still.ID(), bytesOf(3, 1000), "the disk is full")
+	disk.Fill(3 * headroom)
+	eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" })
+	after := record(s, bytesOf(4, 1<<20))
+	eventually(t, "it is durable", durable(s, after.ID()))
+	checkRead(t, s, after.ID(), bytesOf(4, 1<<20))
+	verify(t, s, dir)
+}
