@@ -20,6 +20,7 @@ type lists struct {
 	block  []byte
 	fields []hpack.HeaderField
 	size   int // of the list, decoded. RFC 9113, section 6.5.2
+	total  int // of the list, compressed, with its further frames' headers
 	long   bool
 }
 
@@ -53,7 +54,7 @@ func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpac
 	l.dec.SetEmitEnabled(true)
 
 	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
-	for total := len(fragment); !ended; {
+	for l.total = len(fragment); !ended; {
 		l.block = append(l.block, fragment...)
 		if len(l.block) > l.max {
 			l.overflow()
@@ -66,7 +67,7 @@ func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpac
 		if err != nil {
 			return nil, false, err
 		}
-		if total += frameHeader + int(fh.Length); total > 4*l.max {
+		if l.total += frameHeader + int(fh.Length); l.total > 4*l.max {
 			return nil, false, &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("a field list of over %d bytes", 4*l.max)}
 		}
 		next, err := framer.ReadFrameForHeader(fh)

@@ -118,6 +118,15 @@ func manyOf(f hpack.HeaderField, n int) []hpack.HeaderField {
 	return list
 }
 
+// One frame may hold the long list, where its receiver allows such frames.
+func TestLongListInOneFrameIsRefused(t *testing.T) {
+	r := greeted(t, nil, nil, []http2.Setting{{ID: http2.SettingMaxFrameSize, Val: 1 << 20}})
+	r.client.sendBlock(1, true, r.client.encode(append(fields(get), hpack.HeaderField{Name: "x-huge", Value: strings.Repeat("~", 2*DefaultMaxList)})), 1<<20)
+	r.client.want("HEADERS 1 end :status=431 content-length=0")
+	r.client.headers(3, true, get)
+	r.upstream.want("HEADERS 3 end " + get)
+}
+
 func TestEndlessListEndsTheConnection(t *testing.T) {
 	for name, fragment := range map[string][]byte{"bytes": bytes.Repeat([]byte{0x82}, 16384), "empty frames": nil} {
 		r := greeted(t, nil, nil, nil)

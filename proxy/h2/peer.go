@@ -16,7 +16,8 @@ import (
 // readSize is how much is read from a peer at once, and how much of a DATA frame is passed on at once, in bytes.
 const readSize = 32 << 10
 
-// maxFrame bounds a frame other than DATA, in bytes. A peer may allow frames up to 16 MiB, but only DATA can be passed on in parts.
+// maxFrame bounds a frame other than DATA, in bytes; for HEADERS, which are refused without ending the connection, it is what a whole list
+// may be. A peer may allow frames up to 16 MiB, but only DATA can be passed on in parts.
 const maxFrame = 256 << 10
 
 // peer is one end of the relayed connection. Its fields belong to the goroutine that reads it, but for those named.
@@ -244,6 +245,8 @@ func (r *relay) wrote(p, to *peer, err error) error {
 const earlyTime = 30 * time.Second
 
 // next relays one frame.
+//
+// The framer keeps the largest buffer it ever needed, so after a large one it is replaced.
 func (r *relay) next(p *peer) error {
 	fh, err := p.framer.ReadFrameHeader()
 	if err != nil {
@@ -252,9 +255,20 @@ func (r *relay) next(p *peer) error {
 	if fh.Type == http2.FrameData {
 		return r.data(p, fh)
 	}
-	if fh.Length > maxFrame {
+	most := maxFrame
+	if fh.Type == http2.FrameHeaders {
+		most = max(most, 4*r.cfg.MaxList)
+	}
+	if int(fh.Length) > most {
 		return &protocolError{http2.ErrCodeFrameSize, fmt.Sprintf("a %v frame of %d bytes", fh.Type, fh.Length)}
 	}
+	large := fh.Length > 4*frameSize
+	defer func() {
+		if large || p.lists.total > 4*frameSize {
+			p.lists.total = 0
+			p.framer = http2.NewFramer(nil, p.br)
+		}
+	}()
 	frame, err := p.framer.ReadFrameForHeader(fh)
 	if err != nil {
 		var mistake http2.StreamError
