@@ -37,11 +37,13 @@ func TestCrashBeforeChunksAreNamed(t *testing.T) {
 	r := record(s, body)
 	eventually(t, "a rename has failed", func() bool { return strings.HasPrefix(s.Status().Problem, "the disk failed") })
 
-	after, copied := crash(t, dir)
-	session, err := after.Session(r.ID())
-	if err != nil || session.State != storage.Done || !session.Sides[storage.Response].Body.Complete {
-		t.Errorf("got state %s, %v", session.State, err)
-	}
+	var after *storage.Store
+	var copied string
+	eventually(t, "the end is in the log", func() bool {
+		after, copied = crash(t, dir)
+		session, err := after.Session(r.ID())
+		return err == nil && session.State == storage.Done && session.Sides[storage.Response].Body.Complete
+	})
 	checkRead(t, after, r.ID(), body)
 	if left, _ := filepath.Glob(filepath.Join(copied, "incoming", "*")); len(left) > 0 {
 		t.Errorf("left over: %v", left)
