@@ -126,7 +126,9 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 				s.discard(in)
 				return err
 			}
-			in.length, in.crc = length, crc // nobody else knows it yet
+			r.mu.Lock() // the committer may be marking it
+			in.length, in.crc = length, crc
+			r.mu.Unlock()
 			at += uint64(n)
 		}
 	}
