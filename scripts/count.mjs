@@ -28,6 +28,7 @@ export async function goTest(args, env = {}) {
 		// Build problems come with ImportPath, all else with Package.
 		const key = `${event.Package ?? event.ImportPath} ${event.Test ?? ""}`;
 		if (event.Action === "output" || event.Action === "build-output") {
+			if (/^=== (RUN|PAUSE|CONT|NAME) /.test(event.Output)) continue;
 			output.set(key, (output.get(key) ?? "") + event.Output);
 		} else if (["pass", "fail", "skip", "build-fail"].includes(event.Action)) {
 			const text = output.get(key) ?? "";
