@@ -24,7 +24,7 @@ type Recording struct {
 	begun    bool // the log has a begun record
 	flush    bool // what is held in memory is due to be written
 	naming   int  // incoming files that are full and not yet chunks
-	unkept   bool // too many wait for the disk: it is shown while it is open, and forgotten
+	unkept   bool // there is no room for its record: it is shown while it is open, and forgotten
 
 	// which goroutine works on it: at most one at a time
 	queued, running, again bool
@@ -197,9 +197,16 @@ func (s *Store) Begin(begun Session) *Recording {
 	}
 	s.live.begin(r)
 	r.mu.Lock()
-	if r.unkept = s.waiting.Load() >= waitingLimit; r.unkept {
+	why := ""
+	switch {
+	case s.room.isLow():
+		why = reason(errNoRoom)
+	case s.waiting.Load() >= waitingLimit:
+		why = "too many sessions wait for the disk"
+	}
+	if r.unkept = why != ""; r.unkept {
 		for side := range r.bodies {
-			r.cut(Side(side), "too many sessions wait for the disk")
+			r.cut(Side(side), why)
 		}
 	}
 	r.note()

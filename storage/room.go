@@ -8,7 +8,8 @@ import (
 
 const (
 	// headroom is what bodies leave free of the disk, or a sixteenth of it where that is less. Without it there would be no room to write
-	// down that sessions were deleted, and so no way to make room. It holds some 10,000 sessions without bodies.
+	// down that sessions were deleted, and so no way to make room. Half of it goes to sessions without bodies, some 5,000; the other
+	// half is left to the ends of those that are open, and to deletions.
 	headroom = 32 << 20
 
 	// roomStep is how many bytes of bodies may be written until the disk is asked again how much it has left: others use it, too.
@@ -25,6 +26,7 @@ type room struct {
 	mu   sync.Mutex
 	left int  // bytes that may be written before the disk is asked again
 	full bool // bodies are refused until twice the headroom is free, so that the next one is not cut at once
+	low  bool // not even sessions without bodies are begun
 }
 
 // take is asked before n bytes of a body are written, and is errNoRoom where they would take from the headroom.
@@ -51,11 +53,18 @@ func (r *room) isFull() bool {
 	return r.full
 }
 
+// isLow reports whether half of the headroom is used up. It can be a second old.
+func (r *room) isLow() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.low
+}
+
 // ask finds out how much may be written, where that is n bytes at least. A disk that cannot tell is tried. r.mu is held.
 func (r *room) ask(n int) {
 	free, total, err := r.files.Space()
 	if err != nil {
-		r.left, r.full = max(n, roomStep), false
+		r.left, r.full, r.low = max(n, roomStep), false, false
 		return
 	}
 	spare := min(headroom, total/16)
@@ -63,7 +72,9 @@ func (r *room) ask(n int) {
 	if r.full {
 		need += spare
 	}
-	if r.full = free < need; r.full {
+	r.full = free < need
+	r.low = r.full && free < spare/2
+	if r.full {
 		r.left = 0
 		return
 	}

@@ -2,6 +2,8 @@ package storage_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -39,5 +41,32 @@ func TestFullDiskHasRoomForRecords(t *testing.T) {
 	after := record(s, bytesOf(4, 1<<20))
 	eventually(t, "it is durable", durable(s, after.ID()))
 	checkRead(t, s, after.ID(), bytesOf(4, 1<<20))
+	verify(t, s, dir)
+}
+
+// When sessions without bodies have taken half of the headroom, no more are kept: the rest is for deletions.
+func TestFullDiskKeepsRoomForDeletions(t *testing.T) {
+	const headroom = 32 << 20
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.SetSpace(headroom, 1<<40)
+	kept := record(s, bytesOf(1, 1000))
+	eventually(t, "it is durable", durable(s, kept.ID()))
+	disk.SetSpace(headroom/2-1, 1<<40)
+	var last *storage.Recording
+	eventually(t, "sessions are not kept", func() bool {
+		last = record(s, nil)
+		return strings.HasPrefix(s.Status().Problem, "the disk is full; ")
+	})
+	if _, err := s.Session(last.ID()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a session that is not kept: %v", err)
+	}
+	if n, err := s.Delete(context.Background(), []uint64{kept.ID()}); n != 1 || err != nil {
+		t.Errorf("delete from a full disk: %d, %v", n, err)
+	}
+	disk.Heal()
+	eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" })
+	after := record(s, bytesOf(2, 1000))
+	eventually(t, "it is durable", durable(s, after.ID()))
+	checkRead(t, s, after.ID(), bytesOf(2, 1000))
 	verify(t, s, dir)
 }

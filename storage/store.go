@@ -77,7 +77,7 @@ type Store struct {
 	cutoff         atomic.Uint64
 	trouble        atomic.Pointer[string] // why capture does not work
 	waiting        atomic.Int64           // sessions that ended and are not in the index yet
-	unkept         atomic.Uint64          // sessions that were over waitingLimit, since capture last worked
+	unkept         atomic.Uint64          // sessions that there was no room for, in memory or on disk, since capture last worked
 
 	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one, and while one is deleted
 	committing   sync.Mutex // held for a commit; below is the committer's
