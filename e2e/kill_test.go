@@ -60,10 +60,12 @@ func TestStoppedDuringDownloads(t *testing.T) {
 	args := origin.Trusted(t)
 	dir := t.TempDir()
 	p := harness.Start(t, dir, args...)
-	tr := startTraffic(t, p, origin, "stopped", time.Minute)
-	soon := harness.NewBody(seeds.Add(1), 5<<20)
-	ends := tr.start(harness.HTTPS, "soon", soon, time.Second) // within the time that a stop gives
+	tr := startTraffic(t, p, origin, "stopped", 30*time.Second)
 	tr.awaitBusy(t)
+	ends := tr.start(harness.HTTPS, "soon", newBody(5<<20), time.Second) // within the time that a stop gives
+	for ends.had.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	stop(t, p)
 	tr.killed = time.Now()
 	tr.wait()

@@ -1,6 +1,6 @@
 import { execFile, execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, type Summary, test as base } from "./fixtures.ts";
@@ -24,10 +24,8 @@ const test = base.extend<{ small: SmallDisk }>({
 			test.skip(true, `NOT RUN: a small disk cannot be mounted here (it needs root): ${String(error)}`);
 		}
 		try {
-			const data = join(disk, "data");
-			mkdirSync(data);
 			const free = "127.0.0.1:0";
-			const args = ["--data", data, "--proxy", free, "--dashboard", free, "--upstream-ca", origin.ca];
+			const args = ["--data", join(disk, "data"), "--proxy", free, "--dashboard", free, "--upstream-ca", origin.ca];
 			const running = await launch(["dashboard", "proxy", "ca"], bin("millpond"), ...args);
 			const link = new URL(running.said.dashboard ?? "");
 			const headers = { Authorization: `Bearer ${link.hash.slice("#token=".length)}` };
@@ -63,7 +61,6 @@ test("a full disk is told, what passes is not hurt, and capture comes back when 
 	await page.getByRole("row").filter({ hasText: "/get/large-1" }).click();
 	await expect(page.getByText(/captured to byte \d+: the disk is full/).first()).toBeVisible();
 	await info.attach("the disk is full", { body: await page.screenshot(), contentType: "image/png" });
-	if (process.env.SCREENSHOTS) writeFileSync(join(process.env.SCREENSHOTS, "disk-full.png"), await page.screenshot());
 
 	await page.getByRole("button", { name: "Clear", exact: true }).click();
 	await page.getByRole("button", { name: /^Delete all/ }).click();
