@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -494,5 +495,34 @@ func TestReusedConnectionThatEndsAfterAnInformationalResponse(t *testing.T) {
 	c.expect("HTTP/1.1 103 Early Hints\r\n\r\n")
 	if got := c.head(); !strings.HasPrefix(got, "HTTP/1.1 502 ") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The relay is in a write to a client that reads nothing, which the stop makes fail: the client has not left.
+func TestShutdownInterruptsAWrite(t *testing.T) {
+	h := startHarness(t, Config{})
+	o := startOrigin(t)
+	c := h.dial()
+	c.send(get(o.addr, "/"))
+	up := o.accept()
+	up.head()
+	up.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+	var sent atomic.Int64
+	go func() {
+		for {
+			n, err := io.WriteString(up.Conn, pattern(64<<10))
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}()
+	for last := int64(-1); last != sent.Load(); time.Sleep(100 * time.Millisecond) {
+		last = sent.Load() // the sockets are full when it stands still
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.p.Shutdown(ctx)
+	if s := h.session(1); s.State != storage.Interrupted {
+		t.Errorf("got %v, %q", s.State, s.Error)
 	}
 }

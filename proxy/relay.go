@@ -310,11 +310,14 @@ func newFraming(v verdict) framing {
 // brokenOff ends an exchange whose response did not reach the client whole.
 func (r *request) brokenOff(f framing, err error) bool {
 	var sending writeError
+	if errors.As(err, &sending) {
+		if timedOut(err) {
+			return r.breakClient(storage.ClientAborted, "the client accepted no bytes for "+r.p.cfg.Limits.StallTime.String())
+		}
+		r.leave() // unless it was sent away
+	}
 	switch {
-	case errors.As(err, &sending) && timedOut(err):
-		return r.breakClient(storage.ClientAborted, "the client accepted no bytes for "+r.p.cfg.Limits.StallTime.String())
-	case r.left() || errors.As(err, &sending):
-		r.leave()
+	case r.left():
 		return r.breakClient(storage.ClientAborted, "the client left before the end of the response")
 	case r.ctx.Err() != nil:
 		return r.breakClient(storage.Interrupted, "Millpond was stopped before the end of the response")
