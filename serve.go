@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -27,9 +26,6 @@ import (
 const (
 	// stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
 	stopTime = 5 * time.Second
-
-	// gcPercent keeps the heap close to what is live: the design's figure is resident size, and most of the memory is pooled buffers that are never collected.
-	gcPercent = 50
 )
 
 type serveCommand struct {
@@ -46,7 +42,6 @@ type serveCommand struct {
 
 // Run captures until SIGINT or SIGTERM.
 func (c *serveCommand) Run(line *commandLine, s *streams) error {
-	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := c.logger(s.err)
@@ -133,6 +128,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	fmt.Fprintf(out, "ca %s\n", filepath.Join(authority, "cert.pem"))
 
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { keepMemory(ctx, relay.Clients); return nil })
 	group.Go(func() error { return relay.Serve(proxyListener) })
 	group.Go(func() error { return dashboard.Serve(dashboardListener) })
 	group.Go(func() error {

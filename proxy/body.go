@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +16,13 @@ import (
 )
 
 // giveFrom is the size from which a read is handed to the recording as it is; smaller ones are copied, so that a slow body does not tie up a buffer for each read.
-// A TLS record, 16 KiB, is smaller: four in one buffer are one write to disk, and count once.
 const giveFrom = storage.BufferSize / 2
+
+// A read over TLS gives one record at most. RFC 8446, section 5.1. Four of them in one buffer are one write to disk, and count once; to read into
+// a larger block would hold memory for nothing while a connection waits.
+const recordSize = 16 << 10
+
+var recordBlocks = sync.Pool{New: func() any { return new([recordSize]byte) }}
 
 // readError and writeError tell on which side of a relay it failed.
 type (
@@ -88,6 +94,7 @@ type passage struct {
 	rec    *storage.BodyWriter
 	chunks chunks
 	passed int64 // bytes read straight from the connection, for choosing buffers
+	secure bool  // the sender speaks TLS
 }
 
 // run relays the body to its end, and tells the recording that it is complete. Its error is a readError, a writeError, or says what is wrong with the framing.
@@ -118,6 +125,12 @@ func (p *passage) exactly(n int64) error {
 			b.Free()
 		}
 	}()
+	var block []byte
+	if p.secure {
+		kept := recordBlocks.Get().(*[recordSize]byte)
+		defer recordBlocks.Put(kept)
+		block = kept[:]
+	}
 	full := false
 	for n > 0 {
 		if have := p.from.Buffered(); have > 0 || p.to.head != nil {
@@ -128,6 +141,20 @@ func (p *passage) exactly(n int64) error {
 			p.rec.Write(at)
 			p.from.Discard(len(at))
 			n -= int64(len(at))
+			continue
+		}
+		if p.secure {
+			got, err := p.from.Read(block[:min(recordSize, n)])
+			n -= int64(got)
+			if got > 0 {
+				if err := p.to.write(block[:got]); err != nil {
+					return err
+				}
+				p.copied(block[:got])
+			}
+			if err != nil && n > 0 {
+				return readError{err}
+			}
 			continue
 		}
 		switch {
@@ -157,16 +184,26 @@ func (p *passage) exactly(n int64) error {
 // record hands the first n bytes of b to the recording, without a copy if that is worth it, and waits while the recording holds its share of memory. It returns
 // the buffer if it is still ours.
 func (p *passage) record(b *storage.Buffer, n int) *storage.Buffer {
-	if n >= giveFrom {
-		p.rec.Give(b, n)
-		b = nil
-	} else {
-		p.rec.Write(b.B[:n])
+	if n < giveFrom {
+		p.copied(b.B[:n])
+		return b
 	}
+	p.rec.Give(b, n)
+	p.wait()
+	return nil
+}
+
+// copied hands a copy of what was relayed to the recording.
+func (p *passage) copied(at []byte) {
+	p.rec.Write(at)
+	p.wait()
+}
+
+// wait holds the sender back while the recording holds its share of memory.
+func (p *passage) wait() {
 	if p.rec.Full() != nil {
 		p.rec.Wait(p.ctx)
 	}
-	return b
 }
 
 // chunked relays a chunked body. Its framing passes byte for byte.
@@ -207,9 +244,7 @@ func (p *passage) chunked() error {
 		if broken != nil {
 			return broken
 		}
-		if p.rec.Full() != nil {
-			p.rec.Wait(p.ctx)
-		}
+		p.wait()
 	}
 	return nil
 }
@@ -242,10 +277,7 @@ func (p *passage) send(body io.Reader, f framing) error {
 			if err := p.to.write(out); err != nil {
 				return err
 			}
-			p.rec.Write(room[:n])
-			if p.rec.Full() != nil {
-				p.rec.Wait(p.ctx)
-			}
+			p.copied(room[:n])
 		}
 		if err == io.EOF {
 			break

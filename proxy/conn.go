@@ -158,6 +158,12 @@ func bottom(c net.Conn) net.Conn {
 	}
 }
 
+// speaksTLS reports whether what is read from c comes in TLS records.
+func speaksTLS(c net.Conn) bool {
+	_, ok := c.(*tls.Conn)
+	return ok
+}
+
 // withoutNotify reports whether TLS, which was read to its end, ended without the close_notify that tells an end from a cut (RFC 8446, section 6.1).
 // crypto/tls calls both io.EOF; but only without the alert did it read to the end of the connection below.
 func withoutNotify(c net.Conn) bool {

@@ -112,6 +112,13 @@ func New(cfg Config) (*Proxy, error) {
 	}, nil
 }
 
+// Clients returns how many client connections there are.
+func (p *Proxy) Clients() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.clients)
+}
+
 // Shutdown stops accepting, lets running exchanges end until ctx is done, then closes what is left.
 // Connections between two exchanges are closed at once.
 func (p *Proxy) Shutdown(ctx context.Context) error {

@@ -139,7 +139,7 @@ func (r *request) send(v verdict) {
 	case v.body == nil && r.body.kind == noBody, v.body == http.NoBody && r.x.reqBody == nil:
 		r.sendErr = to.flush()
 	case v.body == nil && r.body.kind == byLength && int64(r.c.r.Buffered()) >= r.body.length:
-		p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request)}
+		p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request), secure: speaksTLS(r.c.Conn)}
 		r.sendErr = p.run(r.body)
 	default:
 		r.c.reads.clear()
@@ -282,7 +282,7 @@ func (r *request) deliver(v verdict, f framing) (framing, error) {
 		f = newFraming(v)
 		return f, p.send(v.body, f)
 	}
-	p.from = r.up.r
+	p.from, p.secure = r.up.r, r.up.tls != nil
 	p.chunks = chunks{limit: r.p.cfg.Limits.Head, lenient: true}
 	err := p.run(f)
 	if err == nil && f.kind == untilClose && withoutNotify(r.up.Conn) {

@@ -13,6 +13,14 @@ const (
 	// sharedMemory is what all recordings together may hold beyond their own.
 	sharedMemory = 64 << 20
 
+	// calmMemory is what of it recordings hold while the disk takes bytes: enough to keep it busy. A queue before a disk that works grows to
+	// whatever it may, and makes nothing faster. The rest is for a disk that stalls.
+	calmMemory = 12 << 20
+
+	// calmTime is how long after its last progress a disk still counts as working. The kernel holds writers back for up to 200 ms at a time while it
+	// writes out what they wrote before.
+	calmTime = 250 * time.Millisecond
+
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
 	// could see that. With ownMemory that makes the 256 KiB for each open connection.
 	overshoot = 2 * BufferSize
@@ -29,8 +37,8 @@ const (
 )
 
 // budget shares out the memory that bodies hold between the relay and the disk. A recording holds ownMemory freely, and of the
-// shared memory at most twice what is free: a lone one may take two thirds, many take less each, and some is always left for the next
-// (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+// shared memory at most twice what is free: a lone one may take two thirds, many take less each, and some is always left for the next.
+// While the disk makes progress that goes for calmMemory, else for all of it (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
 type budget struct {
 	slow SlowDisk
 
@@ -38,8 +46,9 @@ type budget struct {
 	used    int64 // of the shared memory; overshoot can take it past sharedMemory
 	waiting waiting
 	watch   *time.Timer // runs while any recording waits
+	last    time.Time   // of the last progress
 	since   time.Time   // of the last progress, or of the first to wait after it
-	stalled bool        // no progress since watch ran out: waiting would be in vain
+	stalled bool        // no progress for stallLimit while some waited: waiting would be in vain
 }
 
 func newBudget(slow SlowDisk) *budget { return &budget{slow: slow} }
@@ -52,9 +61,10 @@ func (b *budget) progress() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stalled = false
+	b.last = time.Now()
 	if b.watch != nil {
-		b.since = time.Now()
-		b.watch.Reset(stallLimit)
+		b.since = b.last
+		b.watch.Reset(calmTime)
 	}
 }
 
@@ -119,9 +129,7 @@ func (s *share) release(n int) {
 	if s.at >= 0 {
 		heap.Fix(&b.waiting, s.at)
 	}
-	for len(b.waiting) > 0 && !b.waiting[0].over() {
-		b.waiting[0].resume()
-	}
+	b.resume()
 }
 
 // full returns nil while the recording may take more. Else it is a channel that is closed when it may, or when it was cut.
@@ -145,7 +153,7 @@ func (s *share) full() <-chan struct{} {
 	heap.Push(&b.waiting, s)
 	if b.watch == nil {
 		b.since = time.Now()
-		b.watch = time.AfterFunc(stallLimit, b.stall)
+		b.watch = time.AfterFunc(calmTime, b.tick)
 	}
 	return s.room
 }
@@ -164,17 +172,44 @@ func (s *share) close() {
 	s.resume()
 }
 
-// stall cuts every recording that waits.
-func (b *budget) stall() {
+// tick looks after those that wait while the disk makes no progress: they may use more memory at first, and are cut in the end.
+func (b *budget) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || time.Since(b.since) < stallLimit {
-		return // the timer was stopped or set anew just when it ran out
+	if len(b.waiting) == 0 {
+		return // the timer was stopped just when it ran out
 	}
-	b.stalled = true
-	for len(b.waiting) > 0 {
-		b.waiting[0].cut(cutStalled)
+	idle := time.Since(b.since)
+	if idle >= stallLimit {
+		b.stalled = true
+		for len(b.waiting) > 0 {
+			b.waiting[0].cut(cutStalled)
+		}
+		return
 	}
+	b.resume()
+	if b.watch != nil {
+		next := stallLimit
+		if idle < calmTime {
+			next = calmTime
+		}
+		b.watch.Reset(next - idle)
+	}
+}
+
+// resume lets those go on that need wait no longer.
+func (b *budget) resume() {
+	for len(b.waiting) > 0 && !b.waiting[0].over() {
+		b.waiting[0].resume()
+	}
+}
+
+// pool is the shared memory that is to be shared out now.
+func (b *budget) pool() int64 {
+	if time.Since(b.last) < calmTime {
+		return calmMemory
+	}
+	return sharedMemory
 }
 
 // shared returns the bytes it holds of the shared memory.
@@ -182,7 +217,7 @@ func (s *share) shared() int64 { return max(s.held-ownMemory, 0) }
 
 // over reports whether it holds more than the free memory allows.
 func (s *share) over() bool {
-	return s.shared() > max(2*(sharedMemory-s.budget.used), 0)
+	return s.shared() > max(2*(s.budget.pool()-s.budget.used), 0)
 }
 
 func (s *share) cut(why string) {

@@ -238,3 +238,38 @@ func TestCloseEndsWaiting(t *testing.T) {
 		}
 	})
 }
+
+// While the disk takes bytes, a queue before it stays short; when it stalls, the queue may grow at once, and nobody is cut.
+func TestWorkingDiskNeedsAShortQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		b.progress()
+		held, room := take(t, s)
+		want := int64(ownMemory + 2*calmMemory/3)
+		if held < want || held > want+BufferSize {
+			t.Errorf("full at %d bytes before a disk that works, want the first block beyond %d", held, want)
+		}
+		time.Sleep(calmTime / 2)
+		b.progress()
+		time.Sleep(calmTime * 3 / 4)
+		synctest.Wait()
+		if closed(room) {
+			t.Error("more room although the disk works")
+		}
+		time.Sleep(calmTime / 2)
+		synctest.Wait()
+		if !closed(room) {
+			t.Fatal("no more room although the disk stalls")
+		}
+		held, _ = take(t, s)
+		if want := int64(ownMemory + 2*sharedMemory/3); held < want || held > want+BufferSize {
+			t.Errorf("full at %d bytes before a disk that stalls, want the first block beyond %d", held, want)
+		}
+		b.progress()
+		s.release(BufferSize)
+		if s.full() == nil {
+			t.Error("what a stall let in makes room before it is written")
+		}
+	})
+}

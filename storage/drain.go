@@ -81,9 +81,6 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 		s.giveUp(r, side, err)
 		return
 	}
-	if large {
-		s.budget.progress()
-	}
 	if last && b.incoming != nil {
 		s.seal(r, side)
 	}
