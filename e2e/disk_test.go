@@ -267,16 +267,16 @@ func TestDownloadsGoOnWithoutADisk(t *testing.T) {
 	}
 	check("on the stalled disk")
 	s.disk.Heal()
-	s.download(t, harness.HTTPS, "after", newBody(3<<20))
-	if body := s.ended(t, "/get/after", 1)[0].Sides[storage.Response].Body; !body.Complete {
-		t.Errorf("after the stall, a body is kept as %+v", body)
-	}
 	for deadline := time.Now().Add(20 * time.Second); s.store.Status().DurableUntil < s.store.Status().LastID; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not all became durable after the stall: %+v", s.store.Status())
 		}
 	}
 	check("after the stall")
+	s.download(t, harness.HTTPS, "after", newBody(3<<20))
+	if body := s.ended(t, "/get/after", 1)[0].Sides[storage.Response].Body; !body.Complete {
+		t.Errorf("after the stall, a body is kept as %+v", body)
+	}
 }
 
 // A disk of 48 MiB fills up under the program. Downloads go on; when there is room again, so does capture, without a restart.
