@@ -167,10 +167,11 @@ func Relay(ctx context.Context, cfg Config) error {
 }
 
 func (r *relay) run(ctx context.Context) error {
-	var flushers, readers sync.WaitGroup
-	for _, p := range r.peers {
+	var flushers sync.WaitGroup
+	var readers [2]sync.WaitGroup
+	for side, p := range r.peers {
 		flushers.Go(func() { p.w.answer(r.done) })
-		readers.Go(func() { r.stop(r.read(p)) })
+		readers[side].Go(func() { r.stop(r.read(p)) })
 	}
 	for drain := r.cfg.Drain; ; drain = nil {
 		select {
@@ -184,11 +185,17 @@ func (r *relay) run(ctx context.Context) error {
 		break
 	}
 	open := r.abandon()
-	r.part()
-	readers.Wait()
+	var parting sync.WaitGroup
+	parting.Go(r.part)
+	readers[Response].Wait() // a client that leaves with the last byte of a response may be faster than the booking of that byte
+	for _, s := range open {
+		s.exchange.Closed(r.cause)
+	}
+	parting.Wait()
+	readers[Request].Wait()
 	flushers.Wait()
 	r.workers.Wait()
-	if !open && errors.Is(r.cause.Err, io.EOF) {
+	if len(open) == 0 && errors.Is(r.cause.Err, io.EOF) {
 		return nil
 	}
 	return &StreamError{r.cause}
@@ -211,8 +218,8 @@ func (r *relay) stop(c Close) {
 	})
 }
 
-// abandon ends every open stream with the connection's cause. It reports whether there were any.
-func (r *relay) abandon() bool {
+// abandon lets nothing more begin, and gives up what hooks read. It returns the streams that are open.
+func (r *relay) abandon() map[uint32]*Stream {
 	r.mu.Lock()
 	r.dead = true
 	streams := r.streams
@@ -220,9 +227,9 @@ func (r *relay) abandon() bool {
 	r.credit.Broadcast()
 	r.mu.Unlock()
 	for _, s := range streams {
-		s.end(r.cause)
+		s.giveUp(r.cause)
 	}
-	return len(streams) > 0
+	return streams
 }
 
 // partTime is how long the connection is kept after its end, for a peer to read what was said last. A socket closed while

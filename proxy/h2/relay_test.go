@@ -132,6 +132,39 @@ func TestEarlyResponseOfAClosedConnection(t *testing.T) {
 	}
 }
 
+// slowBooking makes the relay book a body's bytes only after between returned.
+type slowBooking struct {
+	*seen
+	between func()
+}
+
+func (e slowBooking) Data(side Side, p []byte) <-chan struct{} {
+	e.between()
+	return e.seen.Data(side, p)
+}
+
+// A client leaves with the last byte of a response, and the relay knows of its leaving before it has booked that byte.
+func TestClientThatHasAllMayLeave(t *testing.T) {
+	written, gone := make(chan struct{}), make(chan struct{})
+	r := greeted(t, func(s *seen) Exchange {
+		return slowBooking{s, func() { close(written); <-gone }}
+	}, nil, nil)
+	r.client.headers(1, true, get)
+	r.upstream.want("HEADERS 1 end " + get)
+	r.upstream.headers(1, false, ":status=200")
+	r.client.want("HEADERS 1 :status=200")
+	r.upstream.fr.WriteData(1, true, make([]byte, flushSize)) // is not held back for what may follow
+	<-written
+	r.client.want("DATA 1 end 32768 bytes")
+	r.client.conn.Close()
+	r.upstream.wantStart("GOAWAY ")
+	close(gone)
+	r.wait(t)
+	if s := r.watch.streams[0]; s.unsent || s.data[Response].Len() != flushSize || s.closes != 1 {
+		t.Errorf("sent %v, %d bytes, closed %+v, before the response's end: %v", s.sent, s.data[Response].Len(), s.closed, s.unsent)
+	}
+}
+
 func TestConnectionEnds(t *testing.T) {
 	for _, side := range []Side{Request, Response} {
 		r := greeted(t, nil, nil, nil)

@@ -295,6 +295,7 @@ type seen struct {
 	sent     [2]bool
 	closed   *Close
 	closes   int
+	unsent   bool          // when it was closed, the response was
 	full     chan struct{} // what Data returns
 }
 
@@ -353,4 +354,6 @@ func (e *seen) Trailers(side Side, h *Head) {
 	e.w.note(func() { e.trailers[side] = describe(h.Fields) })
 }
 func (e *seen) Sent(side Side) { e.w.note(func() { e.sent[side] = true }) }
-func (e *seen) Closed(c Close) { e.w.note(func() { e.closed = &c; e.closes++ }) }
+func (e *seen) Closed(c Close) {
+	e.w.note(func() { e.closed = &c; e.closes++; e.unsent = !e.sent[Response] })
+}

@@ -34,12 +34,17 @@ type side struct {
 
 // end tells those concerned that the stream is over. It was removed.
 func (s *Stream) end(c Close) {
+	s.giveUp(c)
+	s.exchange.Closed(c)
+}
+
+// giveUp ends what hooks read of the stream.
+func (s *Stream) giveUp(c Close) {
 	for i := range s.sides {
 		if in := s.sides[i].taken; in != nil {
 			in.fail(c)
 		}
 	}
-	s.exchange.Closed(c)
 }
 
 // remove forgets a stream. byUs says that we ended it, not one of its ends. relay.mu is held.
