@@ -7,22 +7,23 @@ import (
 )
 
 const (
-	// ownMemory is what each recording may hold without asking: two buffers, so that one fills while one is written.
-	ownMemory = 128 << 10
+	// ownMemory is what each recording may hold without asking. With the buffer that shows it to be used up, that is two: one fills while
+	// one is written.
+	ownMemory = 64 << 10
 
 	// sharedMemory is what all recordings together may hold beyond their own.
 	sharedMemory = 64 << 20
 
 	// calmMemory is what of it recordings hold while the disk takes bytes: enough to keep it busy. A queue before a disk that works grows to
-	// whatever it may, and makes nothing faster. The rest is for a disk that stalls.
-	calmMemory = 12 << 20
+	// whatever it may, makes nothing faster, and is what a SIGKILL loses. The rest is for a disk that stalls.
+	calmMemory = 2 << 20
 
 	// calmTime is how long after its last progress a disk still counts as working. The kernel holds writers back for up to 200 ms at a time while it
-	// writes out what they wrote before.
-	calmTime = 250 * time.Millisecond
+	// writes out what they wrote before, and a busy machine has workers wait for a processor as long.
+	calmTime = 500 * time.Millisecond
 
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
-	// could see that. With ownMemory that makes the 256 KiB for each open connection.
+	// could see that.
 	overshoot = 2 * BufferSize
 
 	// stallLimit is how long recordings wait for a disk that makes no progress at all.

@@ -11,9 +11,14 @@ import (
 // body's end: enough to see whether the body is small before choosing where it goes.
 const holdMemory = smallBody + BufferSize
 
+// storageWorkers write what recordings hold. They are more than there are processors: a worker that comes back from a system call or a lock queues behind
+// every relay that can run, which may be hundreds.
+const storageWorkers = 8
+
 // worker writes what recordings hold, until the list of them is closed.
 func (s *Store) worker() {
 	for r := s.ready.next(); r != nil; r = s.ready.next() {
+		s.incomings.await()
 		r.mu.Lock()
 		r.queued = false
 		r.mu.Unlock()

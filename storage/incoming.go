@@ -109,14 +109,16 @@ type incomings struct {
 	room *sync.Cond
 	open map[*incoming]struct{}
 	full []*incoming
+
+	limit int // fullLimit, but for tests
 }
 
 // fullLimit is how many full files may wait for the committer, each with a descriptor: 1 GiB that is not synced.
-// A worker that has another waits, and so does the relay behind it once its memory is used up.
+// Beyond that workers wait, and so do the relays behind them once their memory is used up. Each may be past the limit by what one recording held.
 const fullLimit = 256
 
 func newIncomings() *incomings {
-	l := &incomings{open: make(map[*incoming]struct{})}
+	l := &incomings{open: make(map[*incoming]struct{}), limit: fullLimit}
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
@@ -124,10 +126,16 @@ func newIncomings() *incomings {
 func (l *incomings) add(in *incoming) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.full) >= fullLimit {
+	l.open[in] = struct{}{}
+}
+
+// await blocks while too many full files wait for the committer. The committer, which writes for recordings too, must not call it.
+func (l *incomings) await() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.full) >= l.limit {
 		l.room.Wait()
 	}
-	l.open[in] = struct{}{}
 }
 
 // seal hands a file to the committer.

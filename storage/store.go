@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,7 +92,7 @@ func OpenStore(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	for range max(2, min(runtime.GOMAXPROCS(0), 8)) {
+	for range storageWorkers {
 		s.workers.Go(s.worker)
 	}
 	go s.committer(s.closing, s.ended)
