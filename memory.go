@@ -12,7 +12,7 @@ const (
 	memoryForClient = 256 << 10
 
 	// memoryOutside is the part of it that the Go heap's limit does not count: the program's own pages, and the index's as far as they are read.
-	memoryOutside = 24 << 20
+	memoryOutside = 28 << 20
 
 	// gcPercent keeps the heap close to what is live below that limit too: most of it is pooled buffers, which cost a collection nothing.
 	gcPercent = 50

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -111,7 +112,11 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	defer cancel()
 	info := &storage.TLS{ServerName: sni}
 	asked := false
-	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: up.r}, &tls.Config{
+	ahead := up.r
+	if ahead.Buffered() == 0 { // TLS brings a buffer of its own: this one would be held for nothing as long as the connection
+		ahead = bufio.NewReaderSize(up.Conn, 0)
+	}
+	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: ahead}, &tls.Config{
 		ServerName:         sni,
 		NextProtos:         protocols,
 		ClientSessionCache: p.resume,
