@@ -16,37 +16,36 @@ const commitInterval = 100 * time.Millisecond
 // syncWorkers sync files at once: 300 growing files take 145 ms one after the other, 44 ms by 16.
 const syncWorkers = 16
 
-// committer makes what was recorded durable, at most each commitInterval, while there is work. It ends after the commit that
-// follows closing.
-func (s *Store) committer(closing <-chan struct{}, ended chan<- struct{}) {
+// committer makes durable what the writer wrote, at most each commitInterval, while there is work. It ends after the commit that
+// follows the writer's end.
+func (s *Store) committer(written <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
-	tick := time.NewTimer(time.Hour)
-	defer tick.Stop()
 	for {
 		select {
-		case <-closing:
+		case <-written:
 			s.commit()
 			return
-		case <-s.noted.hint:
+		case <-s.wrote:
 		case <-time.After(s.due()):
 		}
-		tick.Reset(commitInterval)
-		select {
-		case <-closing:
-		case <-tick.C:
-		}
+		begun := time.Now()
 		s.commit()
+		rest := min(time.Since(begun), commitInterval) // a slow disk has time for other things, too
+		select {
+		case <-written:
+		case <-time.After(rest):
+		}
 	}
 }
 
-// due returns when there is something to do that no recording will announce.
+// due returns when there is something to do that the writer will not announce.
 func (s *Store) due() time.Duration {
 	full, open := s.incomings.count()
 	switch {
 	case s.trouble.Load() != nil || open > 0:
 		return time.Second
 	case full > 0 || s.log.unapplied():
-		return 0
+		return commitInterval
 	}
 	return time.Hour
 }
@@ -66,12 +65,9 @@ func (s *Store) commit() error {
 
 func (s *Store) tryCommit() error {
 	s.flushNoted()
-
-	s.reserveIDs()
 	s.probe()
-
 	full, open := s.incomings.take()
-	s.markStale(open)
+	s.syncStale(open)
 	s.syncAll(full, (*incoming).sync)
 	for _, in := range full {
 		s.named(in)
@@ -95,43 +91,9 @@ func (s *Store) tryCommit() error {
 	return s.applyThrough(end)
 }
 
-// flushNoted appends what sessions that are open have in memory: their fields, and bytes of their bodies.
-func (s *Store) flushNoted() {
-	noted := s.noted.take()
-	ids := make([]uint64, 0, len(noted))
-	for _, r := range noted {
-		ids = append(ids, r.id)
-		r.mu.Lock()
-		r.noted = false
-		var begun *Session
-		if r.unsaved && !r.ended && !r.deleted && s.log.failing() == nil {
-			snapshot := r.snapshot()
-			for side := range snapshot.Sides {
-				snapshot.Sides[side].Body.Extents = nil // pieces, marks and names tell of them
-			}
-			begun, r.unsaved, r.begun = &snapshot, false, true
-		}
-		r.flush = true
-		large := r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil
-		if large && len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 {
-			r.schedule()
-		}
-		if begun != nil {
-			s.appendValue(&record{kind: recordBegun, session: begun, rec: r}, begun)
-		}
-		r.mu.Unlock()
-		if !large {
-			s.work(r)
-		}
-	}
-	s.feeds.publish(ids...)
-}
-
-// markStale sees to files that are filled slowly: what was written tellInterval ago gets a mark, what was written syncInterval ago is
-// synced first. A mark is checked against the file when it is used, so one of bytes that a power cut takes does no harm.
-func (s *Store) markStale(open []*incoming) {
+// syncStale syncs files that are filled slowly: those written to whose last sync is syncInterval ago. Then it marks them.
+func (s *Store) syncStale(open []*incoming) {
 	var stale []*incoming
-	var marks []*record
 	now := s.now()
 	for _, in := range open {
 		in.rec.mu.Lock()
@@ -139,20 +101,19 @@ func (s *Store) markStale(open []*incoming) {
 			in.synced = now
 			stale = append(stale, in)
 		}
-		if !in.sealed && in.length > in.told && now.Sub(in.toldAt) >= tellInterval {
-			in.told, in.toldAt = in.length, now
-			marks = append(marks, in.record())
-		}
 		in.rec.mu.Unlock()
 	}
-	if len(stale) > 0 {
-		if err := s.files.SyncDir("incoming"); err != nil {
-			s.problem(err)
-		}
-		s.syncAll(stale, func(in *incoming) error { return in.file.Sync() }) // its worker may be writing to it
+	if len(stale) == 0 {
+		return
 	}
-	for _, rec := range marks {
-		s.appendValue(rec, rec.mark)
+	if err := s.files.SyncDir("incoming"); err != nil {
+		s.problem(err)
+	}
+	s.syncAll(stale, func(in *incoming) error { return in.file.Sync() }) // its worker may be writing to it
+	for _, in := range stale {
+		in.rec.mu.Lock()
+		s.tell(in, now)
+		in.rec.mu.Unlock()
 	}
 }
 

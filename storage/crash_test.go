@@ -110,3 +110,35 @@ func TestSlowBodySurvivesACrash(t *testing.T) {
 		return true
 	})
 }
+
+// TestSessionsThatEndDuringASyncSurviveAKill: a sync of the disk takes long, and what ends meanwhile is written all the same.
+func TestSessionsThatEndDuringASyncSurviveAKill(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	release := disk.Stall(storagetest.Sync)
+	defer release()
+	record(s, bytesOf(1, 1000))
+	<-disk.Stalled() // the committer is in a sync, and stays there
+
+	small := record(s, bytesOf(2, 3000))
+	slow := s.Begin(storage.Session{Method: "GET"}) // goes on
+	slow.Body(storage.Response).Write(bytesOf(3, 700_000))
+	var after *storage.Store
+	var copied string
+	eventually(t, "what was given is written", func() bool {
+		after, copied = crash(t, dir)
+		session, err := after.Session(slow.ID())
+		row, err2 := after.Row(small.ID())
+		return err == nil && err2 == nil && session.Sides[storage.Response].Body.Size == 700_000 && row.State == storage.Done
+	})
+	checkRead(t, after, small.ID(), bytesOf(2, 3000))
+	checkRead(t, after, slow.ID(), bytesOf(3, 700_000))
+	verify(t, after, copied)
+	if s.Status().DurableUntil >= small.ID() {
+		t.Error("it is called durable before it is synced")
+	}
+	release()
+	eventually(t, "it is durable", durable(s, small.ID()))
+	slow.End(storage.Done, "")
+	eventually(t, "it is durable", durable(s, slow.ID()))
+	verify(t, s, dir)
+}

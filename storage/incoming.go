@@ -160,6 +160,16 @@ func (l *incomings) count() (full, open int) {
 	return len(l.full), len(l.open)
 }
 
+// opened returns the files that are being filled.
+func (l *incomings) opened() (open []*incoming) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for in := range l.open {
+		open = append(open, in)
+	}
+	return open
+}
+
 // take returns the full files, and those that are being filled.
 func (l *incomings) take() (full, open []*incoming) {
 	l.mu.Lock()

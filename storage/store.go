@@ -60,8 +60,9 @@ type Store struct {
 	derived *derived
 	live    live
 
-	ready      *recordings // for the workers
-	noted      *recordings // for the next commit
+	ready      *recordings   // for the workers
+	noted      *recordings   // for the writer
+	wrote      chan struct{} // has a value when the writer has left something to commit
 	incomings  *incomings
 	workers    sync.WaitGroup
 	digests    chan digestJob
@@ -95,7 +96,9 @@ func OpenStore(cfg Config) (*Store, error) {
 	for range storageWorkers {
 		s.workers.Go(s.worker)
 	}
-	go s.committer(s.closing, s.ended)
+	written := make(chan struct{})
+	go s.writer(s.closing, written)
+	go s.committer(written, s.ended)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endDigests = cancel
 	s.digesting.Go(func() { s.digester(ctx) })
@@ -107,7 +110,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, slow: cfg.SlowDisk, budget: newBudget(cfg.SlowDisk),
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
-		closing: make(chan struct{}), ended: make(chan struct{}),
+		closing: make(chan struct{}), ended: make(chan struct{}), wrote: make(chan struct{}, 1),
 		digests: make(chan digestJob, digestQueue),
 	}
 	if s.logger == nil {
@@ -222,15 +225,6 @@ func (s *Store) finalCommit() error {
 		return err
 	}
 	return s.index.setClean(true)
-}
-
-// reserveIDs keeps the ids that the log lets be given ahead of those that are.
-func (s *Store) reserveIDs() {
-	if last := s.live.newest(); last+reserve/2 > s.reserved.Load() && s.log.unapplied() {
-		s.reserved.Store(last + reserve)
-		rec := &record{kind: recordReserved, ids: reservation{Through: last + reserve, Cutoff: s.cutoff.Load()}}
-		s.appendValue(rec, rec.ids)
-	}
 }
 
 // problem notes why capture does not work.
