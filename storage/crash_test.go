@@ -119,7 +119,7 @@ func TestSessionsThatEndDuringASyncSurviveAKill(t *testing.T) {
 	record(s, bytesOf(1, 1000))
 	<-disk.Stalled() // the committer is in a sync, and stays there
 
-	small := record(s, bytesOf(2, 3000))
+	small, large := record(s, bytesOf(2, 3000)), record(s, bytesOf(4, 9<<20))
 	slow := s.Begin(storage.Session{Method: "GET"}) // goes on
 	slow.Body(storage.Response).Write(bytesOf(3, 700_000))
 	var after *storage.Store
@@ -127,9 +127,14 @@ func TestSessionsThatEndDuringASyncSurviveAKill(t *testing.T) {
 	eventually(t, "what was given is written", func() bool {
 		after, copied = crash(t, dir)
 		session, err := after.Session(slow.ID())
-		row, err2 := after.Row(small.ID())
-		return err == nil && err2 == nil && session.Sides[storage.Response].Body.Size == 700_000 && row.State == storage.Done
+		if err != nil || session.Sides[storage.Response].Body.Size < 700_000 {
+			return false
+		}
+		row, err := after.Row(small.ID())
+		row2, err2 := after.Row(large.ID())
+		return err == nil && err2 == nil && row.State == storage.Done && row2.State == storage.Done
 	})
+	checkRead(t, after, large.ID(), bytesOf(4, 9<<20))
 	checkRead(t, after, small.ID(), bytesOf(2, 3000))
 	checkRead(t, after, slow.ID(), bytesOf(3, 700_000))
 	verify(t, after, copied)
@@ -137,7 +142,7 @@ func TestSessionsThatEndDuringASyncSurviveAKill(t *testing.T) {
 		t.Error("it is called durable before it is synced")
 	}
 	release()
-	eventually(t, "it is durable", durable(s, small.ID()))
+	eventually(t, "they are durable", func() bool { return durable(s, small.ID())() && durable(s, large.ID())() })
 	slow.End(storage.Done, "")
 	eventually(t, "it is durable", durable(s, slow.ID()))
 	verify(t, s, dir)

@@ -59,7 +59,7 @@ func (r *Recording) End(state State, why string) {
 		r.mu.Unlock()
 		return
 	}
-	r.ended = true
+	r.ended, r.unsaved = true, true
 	if state == Open {
 		state = Done
 	}

@@ -126,7 +126,7 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 	if err != nil {
 		return nil, err
 	}
-	session.State, session.Error = Interrupted, "Millpond was ended before the session was"
+	whole := session.State != Open
 	for side := range o.bodies {
 		good, err := s.goodIncoming(&o.bodies[side], leftover)
 		if err != nil {
@@ -143,6 +143,7 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 			body.Missing = fmt.Sprintf("captured to byte %d: Millpond was ended", body.Size)
 		}
 		session.Sides[side].Body = body
+		whole = whole && body.Size == known.Size
 		for _, r := range good {
 			if !slices.ContainsFunc(body.Extents, func(e Extent) bool { return string(e.Chunk) == string(r.sum) }) {
 				continue
@@ -154,6 +155,9 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 			s.appendValue(rec, rec.named)
 			*files = append(*files, r)
 		}
+	}
+	if !whole {
+		session.State, session.Error = Interrupted, "Millpond was ended before the session was"
 	}
 	return session, nil
 }

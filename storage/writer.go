@@ -40,7 +40,8 @@ func (s *Store) write() {
 	_ = s.log.flush()
 }
 
-// flushNoted appends what sessions that are open have in memory: their fields, and bytes of their bodies.
+// flushNoted appends what sessions have in memory: their fields, and bytes of their bodies. One that has ended, and whose last record waits for
+// files to be synced, is told as it is: if those files prove whole at the next start, so is the session.
 func (s *Store) flushNoted() {
 	noted := s.noted.take()
 	ids := make([]uint64, 0, len(noted))
@@ -49,7 +50,9 @@ func (s *Store) flushNoted() {
 		r.mu.Lock()
 		r.noted = false
 		var begun *Session
-		if r.unsaved && !r.ended && !r.deleted && s.log.failing() == nil {
+		large := r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil
+		told := r.ended && (r.finished || r.naming == 0 && !large)
+		if r.unsaved && !told && !r.deleted && s.log.failing() == nil {
 			snapshot := r.snapshot()
 			for side := range snapshot.Sides {
 				snapshot.Sides[side].Body.Extents = nil // pieces, marks and names tell of them
@@ -57,7 +60,6 @@ func (s *Store) flushNoted() {
 			begun, r.unsaved, r.begun = &snapshot, false, true
 		}
 		r.flush = true
-		large := r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil
 		if large && len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 {
 			r.schedule()
 		}
