@@ -44,15 +44,16 @@ func (x *exchange) roundTrip() (*http.Response, error) {
 		if body, length, replaced := x.settleBody(x.reqBody, r.Body, x.in.length, r.ContentLength); replaced {
 			r.Body, r.ContentLength = body, length
 		}
-		r.Body = &recordedBody{r.Body, x.rec.Body(storage.Request)}
+		r.Body = &recordedBody{r.Context(), r.Body, x.rec.Body(storage.Request)}
 	}
 	host := r.URL.Host
 	x.rec.Change(func(s *storage.Session) { s.Upstream = host })
 	return x.client.transport(x.p).RoundTrip(r)
 }
 
-// recordedBody records what is read through it.
+// recordedBody records what is read through it, and holds its reader back while the recording holds its share of memory.
 type recordedBody struct {
+	ctx context.Context // ends the waits
 	io.ReadCloser
 	w *storage.BodyWriter
 }
@@ -60,6 +61,7 @@ type recordedBody struct {
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.w.Write(p[:n])
+	b.w.Wait(b.ctx)
 	if err == io.EOF {
 		b.w.Complete()
 	}

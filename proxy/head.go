@@ -26,6 +26,7 @@ type head struct {
 	proto  string // HTTP/1.0, HTTP/1.1 or HTTP/2
 	start  string // HTTP/1: the start line without its end
 	eol    string // HTTP/1: the start line's end, "\r\n" or "\n"
+	last   string // HTTP/1: the empty line, where it is not eol
 
 	method, target string // a request's, as on the wire (HTTP/2: :method and :path)
 	status         int    // a response's
@@ -36,6 +37,7 @@ type head struct {
 var (
 	errHeadTooLarge = errors.New("the head is larger than Millpond takes")
 	errNoHead       = errors.New("closed before a head began")
+	errNoStatusLine = errors.New("the first line is not an HTTP/1 status line")
 )
 
 // readHead reads a head's bytes up to and with its empty line, at most limit bytes. Empty lines before it are dropped (RFC 9112, section 2.2).
@@ -100,23 +102,24 @@ func headEnd(raw []byte, from int) int {
 	}
 }
 
-// parseRequestHead takes apart a request's head. Its errors say what a client did wrong, as RFC 9112 has it.
+// parseRequestHead takes apart a request's head. Its errors say what a client did wrong, as RFC 9112 has it. They quote nothing of what came:
+// they are shown where its credentials are hidden.
 func parseRequestHead(raw []byte) (*head, error) {
 	h, lines := splitStart(raw)
 	method, rest, ok := strings.Cut(h.start, " ")
 	if !ok || !isToken(method) {
-		return nil, fmt.Errorf("the first line %s is not an HTTP request", quote(h.start))
+		return nil, errors.New("the first line is not an HTTP request")
 	}
 	i := strings.LastIndexByte(rest, ' ')
 	if i < 0 {
-		return nil, fmt.Errorf("the request line %s has no HTTP version", quote(h.start))
+		return nil, errors.New("the request line has no HTTP version")
 	}
 	h.method, h.target, h.proto = method, rest[:i], rest[i+1:]
 	if h.proto != "HTTP/1.1" && h.proto != "HTTP/1.0" {
-		return nil, fmt.Errorf("the request line %s does not end in HTTP/1.0 or HTTP/1.1", quote(h.start))
+		return nil, errors.New("the request line does not end in HTTP/1.0 or HTTP/1.1")
 	}
 	if h.target == "" || strings.ContainsAny(h.target, " \t") {
-		return nil, fmt.Errorf("the request line %s does not have one target", quote(h.start))
+		return nil, errors.New("the request line does not have one target")
 	}
 	h.parseFields(lines)
 	if h.ambiguous != "" {
@@ -131,16 +134,16 @@ func parseResponseHead(raw []byte) (*head, error) {
 	proto, rest, _ := strings.Cut(h.start, " ")
 	code, _, _ := strings.Cut(rest, " ")
 	if proto != "HTTP/1.1" && proto != "HTTP/1.0" || len(code) != 3 {
-		return nil, fmt.Errorf("%s is not an HTTP/1 status line", quote(h.start))
+		return nil, errNoStatusLine
 	}
 	for _, c := range []byte(code) {
 		if c < '0' || c > '9' {
-			return nil, fmt.Errorf("%s is not an HTTP/1 status line", quote(h.start))
+			return nil, errNoStatusLine
 		}
 		h.status = h.status*10 + int(c-'0')
 	}
 	if h.status < 100 {
-		return nil, fmt.Errorf("%s is not an HTTP/1 status line", quote(h.start))
+		return nil, errNoStatusLine
 	}
 	h.proto = proto
 	h.parseFields(lines)
@@ -157,6 +160,8 @@ func splitStart(raw []byte) (h *head, lines string) {
 	}
 	if strings.IndexByte(h.start, '\r') >= 0 {
 		h.ambiguous = "a carriage return stands inside the first line"
+	} else if i := strings.IndexByte(text, 0); i >= 0 { // RFC 9110, section 5.5: some end the value there
+		h.ambiguous = fmt.Sprintf("a NUL byte stands in line %d of the head", 1+strings.Count(text[:i], "\n"))
 	}
 	return h, lines
 }
@@ -169,7 +174,7 @@ func (h *head) parseFields(lines string) {
 		}
 	}
 	h.fields = make([]field, 0, strings.Count(lines, "\n"))
-	for lines != "" {
+	for n := 2; lines != ""; n++ { // n is the line's number
 		end := strings.IndexByte(lines, '\n') + 1
 		if end == 0 {
 			end = len(lines)
@@ -178,19 +183,22 @@ func (h *head) parseFields(lines string) {
 		lines = lines[end:]
 		content := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 		if content == "" {
+			if line != h.eol {
+				h.last = line
+			}
 			break
 		}
 		if strings.IndexByte(content, '\r') >= 0 {
-			odd("a carriage return stands inside the line %s", quote(content))
+			odd("a carriage return stands inside line %d of the head", n)
 		}
 		if content[0] == ' ' || content[0] == '\t' {
 			if len(h.fields) == 0 {
-				odd("the first field line %s begins with a space", quote(content))
+				odd("the first field line begins with a space")
 				h.fields = append(h.fields, field{line: line})
 				continue
 			}
 			last := &h.fields[len(h.fields)-1]
-			if framingField(last.name) {
+			if framingField(last.name) || h.method != "" && strings.EqualFold(last.name, "Host") { // Host is rewritten where it differs from the target
 				odd("the field %s is folded over two lines", last.name)
 			}
 			// A fold means a space (RFC 9112, section 5.2); the wire keeps its lines.
@@ -200,12 +208,12 @@ func (h *head) parseFields(lines string) {
 		}
 		name, value, ok := strings.Cut(content, ":")
 		if !ok || name == "" {
-			odd("the field line %s has no name and colon", quote(content))
+			odd("line %d of the head has no name and colon", n)
 			h.fields = append(h.fields, field{line: line})
 			continue
 		}
 		if c := name[len(name)-1]; c == ' ' || c == '\t' {
-			odd("a space stands before the colon in %s", quote(content))
+			odd("a space stands before the colon in line %d of the head", n)
 			name = strings.TrimRight(name, " \t")
 		}
 		h.fields = append(h.fields, field{name: name, value: strings.Trim(value, " \t"), line: line})
@@ -274,7 +282,11 @@ func (h *head) with(start string, fields []field) *head {
 			raw = append(append(append(append(raw, f.name...), ": "...), f.value...), h.eol...)
 		}
 	}
-	n.raw = append(raw, h.eol...)
+	last := h.eol
+	if h.last != "" {
+		last = h.last
+	}
+	n.raw = append(raw, last...)
 	return &n
 }
 
@@ -306,13 +318,4 @@ func isToken(s string) bool {
 		return false
 	}
 	return s != ""
-}
-
-// quote shows what a peer sent, short and on one line.
-func quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
-	}
-	return fmt.Sprintf("%q", s)
 }

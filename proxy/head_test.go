@@ -146,6 +146,7 @@ func TestParseResponseHead(t *testing.T) {
 		{in: "HTTP/1.1 204 \r\n\r\n", status: 204},
 		{in: "HTTP/1.1 200 OK\r\nPragma:\r\nno colon\r\n\r\n", status: 200, ambiguous: true},
 		{in: "HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\n", status: 200, ambiguous: true},
+		{in: "HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", status: 200, ambiguous: true},
 		{in: "HTTP/2 200 OK\r\n\r\n", fails: true},
 		{in: "HTTP/1.1 20 OK\r\n\r\n", fails: true},
 		{in: "HTTP/1.1 099 OK\r\n\r\n", fails: true},
@@ -194,10 +195,7 @@ func FuzzRequestHead(f *testing.F) {
 		if h, err := parseRequestHead(raw); err == nil {
 			// What is not changed goes out as it came.
 			if again := h.with(h.start, h.fields); !bytes.Equal(again.raw, raw) {
-				// The empty line's own end may differ from the first line's.
-				if trim := func(b []byte) []byte { return bytes.TrimRight(b, "\r\n") }; !bytes.Equal(trim(again.raw), trim(raw)) {
-					t.Fatalf("rendered as %q, was %q", again.raw, raw)
-				}
+				t.Fatalf("rendered as %q, was %q", again.raw, raw)
 			}
 			requestFraming(h)
 		}

@@ -198,7 +198,7 @@ func (h *http1) connect(raw []byte, s storage.Session, authority string) bool {
 	if _, _, err := splitAuthority(authority); err != nil {
 		s.Sides[storage.Request].Head = raw
 		s.Scheme, s.Host, s.Path = "tcp", authority, ""
-		return h.rejectAs(s, http.StatusBadRequest, "CONNECT asks for "+quote(authority)+", which is not a host and a port")
+		return h.rejectAs(s, http.StatusBadRequest, "the target of CONNECT is not a host and a port")
 	}
 	h.kept.close()
 	h.p.serveConnect(h.ctx, h.c, raw, authority)

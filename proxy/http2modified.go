@@ -205,7 +205,7 @@ func (e *http2Stream) answer(v verdict, in *h2.Incoming) {
 func (e *http2Stream) drain(in *h2.Incoming) {
 	defer in.Close()
 	if body := e.x.reqBody; body != nil && !body.ended() && (!e.expect || body.touched()) {
-		io.Copy(io.Discard, &recordedBody{body, e.x.rec.Body(storage.Request)})
+		io.Copy(io.Discard, &recordedBody{e.ctx, body, e.x.rec.Body(storage.Request)})
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,18 +27,24 @@ func ownAnswer(status int, text string) (h *head, body []byte) {
 func (h *http1) reject(raw []byte, started time.Time, status int, why string) bool {
 	s := h.session(started)
 	s.Sides[storage.Request].Head = shortened(raw)
+	if bytes.HasPrefix(raw, []byte(http.MethodHead+" ")) {
+		s.Method = http.MethodHead
+	}
 	return h.rejectAs(s, status, why)
 }
 
 // rejectAs answers a request that goes nowhere, and records it as s.
 func (h *http1) rejectAs(s storage.Session, status int, why string) bool {
-	h.say(h.p.cfg.Store.Begin(s), status, why, storage.Failed)
+	h.say(h.p.cfg.Store.Begin(s), s.Method, status, why, storage.Failed)
 	return false
 }
 
-// say sends an answer of the proxy's own in place of a response, records it, and ends the session and the connection with it.
-func (h *http1) say(rec *storage.Recording, status int, why string, state storage.State) {
+// say sends an answer of the proxy's own in place of the response to method, records it, and ends the session and the connection with it.
+func (h *http1) say(rec *storage.Recording, method string, status int, why string, state storage.State) {
 	answer, body := ownAnswer(status, why+".")
+	if method == http.MethodHead { // the head tells the length of what GET would get. RFC 9110, section 9.3.2
+		body = nil
+	}
 	rec.Change(func(s *storage.Session) {
 		s.Status, s.ContentType = status, "text/plain; charset=utf-8"
 		s.Sides[storage.Response].Head = answer.raw

@@ -118,7 +118,7 @@ func (r *request) unreachable(err error) bool {
 // refuse answers the request in upstream's place, and ends the exchange and the connection.
 func (r *request) refuse(status int, why string, state storage.State) bool {
 	r.stopUpload()
-	r.say(r.x.rec, status, why, state)
+	r.say(r.x.rec, r.head.method, status, why, state)
 	r.drop()
 	r.x.end(state, why)
 	return false
@@ -260,11 +260,9 @@ func (r *request) respond(res *head) bool {
 		return r.brokenOff(client, err)
 	}
 	reusable := f.kind != untilClose && r.sent.keepsAlive() && res.keepsAlive()
-	if v.body != nil && body != nil {
-		reusable = reusable && body.finish()
-	}
+	whole := v.body == nil || body == nil || body.finish()
 	again := client.kind != untilClose && r.persistent() && v.head.keepsAlive()
-	return r.finish(again, reusable)
+	return r.finish(again, reusable && whole, whole && r.up.r.Buffered() > 0)
 }
 
 // persistent reports whether the client wants to send another request on its connection.
@@ -335,8 +333,14 @@ func (r *request) brokenOff(f framing, err error) bool {
 	return r.breakClient(storage.UpstreamAborted, "upstream broke off before the end of the response: "+ended(err))
 }
 
-// finish ends an exchange whose response was delivered whole. again and reusable say whether the messages allow to use the two connections again.
-func (r *request) finish(again, reusable bool) bool {
+// finish ends an exchange whose response was delivered whole. again and reusable say whether the messages allow to use the two connections again,
+// more that upstream sent bytes after the response. Those are nobody's: they go no further, and the session tells of them.
+func (r *request) finish(again, reusable, more bool) bool {
+	why := ""
+	if more {
+		r.x.flag(storage.FlagAmbiguousFraming)
+		why = "upstream sent more after the end of its response, which was not passed on: a second response, or a body where none can be"
+	}
 	if !r.finishUpload() {
 		again, reusable = false, false
 		r.drop()
@@ -346,15 +350,14 @@ func (r *request) finish(again, reusable bool) bool {
 		r.c.reads.at = time.Time{}
 	}
 	r.use(nil)
-	// Bytes after a response are nobody's: a connection with some is not used again.
-	if reusable = reusable && r.sendErr == nil && r.up.r.Buffered() == 0; reusable {
+	if reusable = reusable && !more && r.sendErr == nil && r.up.r.Buffered() == 0; reusable {
 		r.up.used = true
 		r.kept.put(r.target.scheme, r.target.authority, r.up)
 	} else {
 		r.up.Close()
 		again = again && r.inside == nil // in a tunnel there is no other
 	}
-	r.x.end(storage.Done, "")
+	r.x.end(storage.Done, why)
 	return again
 }
 
@@ -394,7 +397,7 @@ func (r *request) elsewhere() bool {
 	again := f.kind != untilClose && r.persistent()
 	if body := r.x.reqBody; body != nil && !body.ended() {
 		// What a modifier answered without reading is still on its way. It is kept, as it would be had it gone upstream.
-		_, err := io.Copy(io.Discard, &recordedBody{body, r.x.rec.Body(storage.Request)})
+		_, err := io.Copy(io.Discard, &recordedBody{r.ctx, body, r.x.rec.Body(storage.Request)})
 		again = again && err == nil && body.ended()
 	}
 	r.x.end(storage.Done, "")

@@ -32,11 +32,11 @@ func (x *exchange) settleRequest() error {
 		target, changed = r.URL.RequestURI(), true
 	}
 	if !isToken(method) || target == "" || strings.ContainsAny(target, " \t\r\n") {
-		return fmt.Errorf("a modifier set the request line %s", quote(method+" "+target))
+		return errors.New("a modifier set a method or target that cannot stand in a request line")
 	}
 	if r.Host != x.reqHost {
 		if !validValue(r.Host) {
-			return fmt.Errorf("a modifier set the Host %s", quote(r.Host))
+			return errors.New("a modifier set a Host that would end its line")
 		}
 		changed = true
 		if h.proto == "HTTP/2" {
@@ -214,7 +214,7 @@ func mergeFields(h *head, header http.Header) (fields []field, changed bool, err
 		for _, v := range header[key] {
 			fields = append(fields, field{name: f.name, value: v, sensitive: f.sensitive})
 			if !validValue(v) {
-				return nil, false, fmt.Errorf("a modifier set the field %s to %s", f.name, quote(v))
+				return nil, false, fmt.Errorf("a modifier set the field %s to what would end its line", f.name)
 			}
 		}
 	}
@@ -227,8 +227,11 @@ func mergeFields(h *head, header http.Header) (fields []field, changed bool, err
 			name = strings.ToLower(key)
 		}
 		for _, v := range header[key] {
-			if !isToken(key) || !validValue(v) {
-				return nil, false, fmt.Errorf("a modifier set the field %s to %s", quote(key), quote(v))
+			if !isToken(key) {
+				return nil, false, errors.New("a modifier set a field whose name is no token")
+			}
+			if !validValue(v) {
+				return nil, false, fmt.Errorf("a modifier set the field %s to what would end its line", key)
 			}
 			changed = true
 			fields = append(fields, field{name: name, value: v})

@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"fmt"
+	"errors"
 	"net"
 	"strings"
 )
@@ -19,11 +19,11 @@ type target struct {
 func parseAbsolute(s string) (target, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
-		return target{}, fmt.Errorf("the request target %s is neither a path nor a URL", quote(s))
+		return target{}, errors.New("the request target is neither a path nor a URL")
 	}
 	t := target{scheme: strings.ToLower(scheme), path: "/"}
 	if t.scheme != "http" && t.scheme != "https" {
-		return target{}, fmt.Errorf("the URL %s has the scheme %s; only http and https can be asked of a proxy", quote(s), quote(scheme))
+		return target{}, errors.New("the request target has another scheme; only http and https can be asked of a proxy")
 	}
 	authority := rest
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -38,7 +38,7 @@ func parseAbsolute(s string) (target, error) {
 	t.authority = withPort(authority, t.scheme)
 	t.host = withoutPort(t.authority, t.scheme)
 	if host, port, err := net.SplitHostPort(t.authority); err != nil || host == "" || port == "" || strings.ContainsAny(host, "\t \"<>\\^`{|}") {
-		return target{}, fmt.Errorf("the URL %s does not name a host", quote(s))
+		return target{}, errors.New("the request target does not name a host")
 	}
 	return t, nil
 }

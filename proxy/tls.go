@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"millpond/storage"
 )
@@ -149,7 +148,6 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 
 // serveIntercepted serves what is inside TLS. A connection that nobody used is no row: browsers open some ahead of need.
 func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
-	secured := time.Now()
 	var f first
 	switch up.tls.ALPN {
 	case "http/1.1", "":
@@ -158,7 +156,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		c.reads.within(p.cfg.Limits.HeadTime)
 		_, err := c.r.Peek(1)
 		c.reads.clear()
-		f.end = err != nil
+		f.end, f.err = err != nil, err
 	default:
 		p.tunnel(ctx, c, up, s)
 		return
@@ -166,9 +164,10 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 	switch {
 	case ctx.Err() != nil:
 	case f.who == clientLeft || f.who == clientFirst && f.end:
-		if time.Since(secured) < pinTime {
-			p.record(s, storage.Failed, "the client closed the connection as soon as the TLS handshake was done, without a request. "+
-				"Programs do so that accept only certificates they know (pinning): this one has to be told to accept Millpond's, or cannot be read")
+		// In TLS 1.3 a client may reject the certificate after we think the handshake done, and says so. One that says nothing may have looked
+		// whether the port is open, or opened a connection ahead of need.
+		if alert := alertOf(f.err); alert != "" {
+			p.record(s, storage.Failed, explainAlert(alert))
 		}
 	case f.who == upstreamLeft && alertOf(f.err) != "":
 		// In TLS 1.3 a server may end the handshake after we think it done: for want of a client certificate, say.
@@ -185,10 +184,6 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		p.serveFirst(ctx, c, up, s, f)
 	}
 }
-
-// pinTime is how soon after the handshake a client that sent nothing is taken to have left because of the certificate. A program that compares certificates does so
-// at once; browsers open connections ahead of need, and keep them for longer.
-const pinTime = time.Second
 
 // answerInside answers requests with the reason why there is no upstream, until the client has read one. net/http does it: nothing here is relayed.
 func (p *Proxy) answerInside(tc *tls.Conn, e *upstreamError) {
@@ -232,22 +227,29 @@ func (l *oneConn) Accept() (net.Conn, error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// explainClient says why the handshake with the client failed, and what to do about it.
-func explainClient(m *mirror, err error) string {
-	const install = "install Millpond's certificate authority on it; a program that brings its own list of authorities, or accepts only certificates it knows (pinning), has to be told separately"
-	var record tls.RecordHeaderError
-	alert := alertOf(err)
-	if alert == "" {
-		alert = m.plainAlert()
-	}
+// install is what to do about a client that does not trust us.
+const install = "install Millpond's certificate authority on it; a program that brings its own list of authorities, or accepts only certificates it knows (pinning), has to be told separately"
+
+// explainAlert says what a client means by an alert in the handshake or in place of its first bytes.
+func explainAlert(alert string) string {
 	switch alert {
 	case "unknown certificate authority", "bad certificate", "unknown certificate", "unsupported certificate", "access denied", "certificate unobtainable", "decrypt error":
 		return fmt.Sprintf("the client rejected Millpond's certificate (%s): %s", alert, install)
 	case "expired certificate":
 		return "the client rejected Millpond's certificate as expired: the clock of the client or of this machine is wrong"
-	case "":
-	default:
-		return "the client ended the TLS handshake: " + alert
+	}
+	return "the client ended the TLS handshake: " + alert
+}
+
+// explainClient says why the handshake with the client failed, and what to do about it.
+func explainClient(m *mirror, err error) string {
+	var record tls.RecordHeaderError
+	alert := alertOf(err)
+	if alert == "" {
+		alert = m.plainAlert()
+	}
+	if alert != "" {
+		return explainAlert(alert)
 	}
 	switch {
 	case isTimeout(err):

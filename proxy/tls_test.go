@@ -430,14 +430,6 @@ func TestClientThatRejectsTheCertificateIsARow(t *testing.T) {
 			}}).Handshake()
 			p.wantFailed("the client closed the connection when it had Millpond's certificate")
 		})
-		t.Run("after the handshake, "+tls.VersionName(version), func(t *testing.T) {
-			c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", MaxVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Close()
-			p.wantFailed("pinning")
-		})
 	}
 }
 

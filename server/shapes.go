@@ -28,7 +28,7 @@ type Summary struct {
 	Duration      float64   `json:"duration" doc:"Milliseconds; so far, for an open session."`
 	FirstByte     float64   `json:"first_byte" doc:"Milliseconds from started to the response's head; 0 until it came."`
 	Client        string    `json:"client" doc:"The client's address, host:port."`
-	Error         string    `json:"error" doc:"Why the session did not end as done, for people."`
+	Error         string    `json:"error" doc:"Why the session did not end as done, or what upstream sent beyond it, for people."`
 	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, …"`
 	Pinned        bool      `json:"pinned"`
 	Note          string    `json:"note"`

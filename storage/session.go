@@ -57,7 +57,7 @@ func (s State) String() string {
 // Flags name what is unusual about a session.
 const (
 	FlagHostDiffers      = "host_differs"      // Host or :authority is not what was asked of the proxy
-	FlagAmbiguousFraming = "ambiguous_framing" // the message's length could be read in two ways
+	FlagAmbiguousFraming = "ambiguous_framing" // a message's length could be read in two ways, or bytes came after the response
 	FlagModified         = "modified"          // a modifier changed what was sent on
 	FlagMoved            = "moved"             // a modifier sent it to another host
 	FlagAnswered         = "answered"          // a modifier answered without upstream
@@ -72,7 +72,7 @@ const (
 type Session struct {
 	ID    uint64   `cbor:"1,keyasint"`
 	State State    `cbor:"2,keyasint"`
-	Error string   `cbor:"3,keyasint,omitempty"` // why it did not end as Done, for people
+	Error string   `cbor:"3,keyasint,omitempty"` // why it did not end as Done, or what upstream sent beyond it, for people
 	Flags []string `cbor:"4,keyasint,omitempty"`
 
 	Client   string `cbor:"5,keyasint,omitempty"`  // the client's address, host:port
