@@ -24,6 +24,7 @@ func (s *Store) drainLarge(r *Recording, side Side, batch []piece) error {
 		b.disk -= uint64(p.n) // writeIncoming counted them, as does written
 		s.written(r, b, 1, p.n)
 		r.mu.Unlock()
+		s.budget.progress()
 	}
 	return nil
 }
