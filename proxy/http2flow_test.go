@@ -279,3 +279,25 @@ func BenchmarkHTTP2(b *testing.B) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
+
+// A field that would be two lines of the stored head stays one, and the row says why the stream was refused.
+func TestHTTP2MalformedRequestIsARow(t *testing.T) {
+	h := startHarness(t, Config{})
+	client, _, _ := http2Tunnel(t, h)
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, f := range []hpack.HeaderField{
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/a"},
+		{Name: "cookie", Value: "a\r\nb: SECRET"}, {Name: "x\r\nauthorization", Value: "c"},
+	} {
+		enc.WriteField(f)
+	}
+	client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	s := h.session(1)
+	if got, want := string(s.Sides[storage.Request].Head), ":method: GET\n:scheme: http\n:path: /a\ncookie: a\\r\\nb: SECRET\nx\\r\\nauthorization: c\n"; got != want {
+		t.Errorf("head %q, want %q", got, want)
+	}
+	if s.State != storage.Failed || s.Path != "/a" || s.Error != "the client sent a CR, LF or NUL in the value of the field cookie" {
+		t.Errorf("session %+v", s)
+	}
+}

@@ -105,6 +105,7 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 	}
 	p.head = Head{Fields: fields, End: fh.Flags.Has(http2.FlagHeadersEndStream)}
 	h := &p.head
+	bad := malformed(fields)
 
 	r.mu.Lock()
 	if p.party == Client && fh.StreamID > r.last && !r.dead {
@@ -121,6 +122,8 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("request fields beyond %d bytes", r.cfg.MaxList), tooLarge)
 		case open >= r.cfg.MaxStreams:
 			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("more than %d streams open", r.cfg.MaxStreams), nil)
+		case bad != "":
+			return r.malformed(p, fh.StreamID, h, fmt.Sprintf("%v sent %s", p.party, bad))
 		}
 		return r.request(fh.StreamID, h, prio, pad)
 	}
@@ -132,6 +135,12 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 	if long {
 		if s != nil {
 			r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields beyond %d bytes", p.party, r.cfg.MaxList)})
+		}
+		return nil
+	}
+	if bad != "" {
+		if s != nil {
+			r.cut(s, Close{By: p.party, Code: http2.ErrCodeProtocol, Err: fmt.Errorf("%v sent %s", p.party, bad)})
 		}
 		return nil
 	}
@@ -226,10 +235,7 @@ var tooLarge = []hpack.HeaderField{{Name: ":status", Value: "431"}, {Name: "cont
 
 // refuse answers a request without a stream: with the fields, or with REFUSED_STREAM where there are none.
 func (r *relay) refuse(p *peer, id uint32, h *Head, why string, answer []hpack.HeaderField) error {
-	r.mu.Lock()
-	p.ignored.add(id)
-	r.mu.Unlock()
-	r.cfg.Handler.Refused(id, h.Fields, why)
+	r.refused(p, id, h, why)
 	r.answerLater(p, func(w *writer) {
 		if answer == nil {
 			w.reset(id, http2.ErrCodeRefusedStream)
@@ -241,4 +247,18 @@ func (r *relay) refuse(p *peer, id uint32, h *Head, why string, answer []hpack.H
 		}
 	})
 	return nil
+}
+
+// malformed resets a request that must not be passed on. RFC 9113, section 8.1.1.
+func (r *relay) malformed(p *peer, id uint32, h *Head, why string) error {
+	r.refused(p, id, h, why)
+	r.answerLater(p, func(w *writer) { w.reset(id, http2.ErrCodeProtocol) })
+	return nil
+}
+
+func (r *relay) refused(p *peer, id uint32, h *Head, why string) {
+	r.mu.Lock()
+	p.ignored.add(id)
+	r.mu.Unlock()
+	r.cfg.Handler.Refused(id, Legible(h.Fields), why)
 }

@@ -60,7 +60,7 @@ type Handler interface {
 	// Open is called before anything of a new stream is passed on.
 	Open(s *Stream) Exchange
 
-	// Refused is called for a request that is answered or reset by the relay itself. The fields may be incomplete.
+	// Refused is called for a request that is answered or reset by the relay itself. The fields may be incomplete, and are as Legible makes them.
 	Refused(id uint32, fields []hpack.HeaderField, why string)
 }
 
