@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -30,24 +31,62 @@ func redact(s *storage.Session) {
 	}
 }
 
-func redactRow(r *storage.Row) { r.Note, r.Color, r.Pinned = "", "", false }
+// redactRow also hides what an error quotes of the wire.
+func redactRow(r *storage.Row) {
+	r.Note, r.Color, r.Pinned = "", "", false
+	r.Error = quoted.ReplaceAllString(r.Error, hidden)
+}
 
-// redactHead returns the head with the values of secret fields, and the lines that continue them, hidden. A name is read generously
-// (white space before its colon does not save it), because a server may have read it so.
+// quoted is text between quotation marks as %q writes them, also where its end is missing.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`)
+
+// redactHead returns the head with the values of secret fields, and the lines that continue them, hidden.
 func redactHead(head []byte) []byte {
 	if head == nil {
 		return nil
 	}
 	out := make([]byte, 0, len(head))
 	for l := range lines(head) {
-		if l.colon < 0 || !slices.Contains(secret, strings.ToLower(string(l.name))) {
+		at := secretAt(l.raw, len(out) == 0)
+		if at < 0 {
 			out = append(out, l.raw...)
 			continue
 		}
-		out = append(out, l.raw[:l.colon]...)
+		out = append(out, l.raw[:at]...)
 		out = append(out, ' ')
 		out = append(out, hidden...)
 		out = append(out, l.raw[len(bytes.TrimRight(l.raw, "\r\n")):]...)
 	}
 	return out
+}
+
+// secretAt returns where the value of a secret field begins in a line with those that continue it, or -1. A server may have read them otherwise than
+// Millpond did, so it looks generously: a carriage return alone, and a continuation, may begin a field too.
+func secretAt(raw []byte, first bool) int {
+	for from := 0; from < len(raw); {
+		end := from + 1 + bytes.IndexAny(raw[from:], "\r\n")
+		if end == from {
+			end = len(raw)
+		}
+		if part := parseLine(raw[from:end]); part.colon >= 0 && isSecret(part.name, first && from == 0) {
+			return from + part.colon
+		}
+		from = end
+	}
+	return -1
+}
+
+// isSecret reports whether a name is a secret field's, whatever white space and control bytes it holds. Beyond the first line, where a path may
+// stand, it is enough that it holds one.
+func isSecret(name []byte, first bool) bool {
+	plain := strings.ToLower(string(bytes.Map(func(r rune) rune {
+		if r <= ' ' || r >= 0x7f {
+			return -1
+		}
+		return r
+	}, name)))
+	if first {
+		return slices.Contains(secret, plain)
+	}
+	return slices.ContainsFunc(secret, func(word string) bool { return strings.Contains(plain, word) })
 }

@@ -21,6 +21,12 @@ func TestRedactHead(t *testing.T) {
 		{"bare line feeds", "GET / HTTP/1.1\nCookie: s3cret\n\n", "GET / HTTP/1.1\nCookie: (hidden)\n\n"},
 		{"no line end", "Cookie: s3cret", "Cookie: (hidden)"},
 		{"HTTP/2", ":method: GET\ncookie: s3cret\nproxy-authorization: s3cret\n", ":method: GET\ncookie: (hidden)\nproxy-authorization: (hidden)\n"},
+		{"control bytes in the name", "GET / HTTP/1.1\r\nCookie\x00: s3cret\r\nCoo\x01kie\x0b : s3cret\r\n\r\n", "GET / HTTP/1.1\r\nCookie\x00: (hidden)\r\nCoo\x01kie\x0b : (hidden)\r\n\r\n"},
+		{"a carriage return before it", "GET / HTTP/1.1\r\nX: y\rCookie: s3cret\r\n\r\n", "GET / HTTP/1.1\r\nX: y\rCookie: (hidden)\r\n\r\n"},
+		{"in a continuation", "GET / HTTP/1.1\r\nX: y\r\n Cookie: s3cret\r\nZ: z\r\n\r\n", "GET / HTTP/1.1\r\nX: y\r\n Cookie: (hidden)\r\nZ: z\r\n\r\n"},
+		{"an escaped name", ":method: GET\nx\\r\\ncookie: s3cret\n", ":method: GET\nx\\r\\ncookie: (hidden)\n"},
+		{"an older name", "HTTP/1.1 200 OK\r\nSet-Cookie2: s3cret\r\n\r\n", "HTTP/1.1 200 OK\r\nSet-Cookie2: (hidden)\r\n\r\n"},
+		{"a path", "GET /cookie:a HTTP/1.1\r\n\r\n", "GET /cookie:a HTTP/1.1\r\n\r\n"},
 		{"empty value", "GET / HTTP/1.1\r\nCookie:\r\n\r\n", "GET / HTTP/1.1\r\nCookie: (hidden)\r\n\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -47,6 +53,20 @@ func TestRedactReachesEveryHead(t *testing.T) {
 	}
 	if session.Note != "" || !bytes.Equal(head, before) {
 		t.Error("the note is shown, or the record was written to")
+	}
+}
+
+// An error may quote what the client sent.
+func TestRedactHidesWhatAnErrorQuotes(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"upstream sent GOAWAY NO_ERROR \"Cookie: \\\"s3cret\\\" s3cret\", and left", "upstream sent GOAWAY NO_ERROR (hidden), and left"},
+		{`the line "Cookie : s3cret… is cut`, "the line (hidden)"},
+		{"it doesn't", "it doesn't"},
+	} {
+		row := storage.Row{Error: test.text}
+		if redactRow(&row); row.Error != test.want {
+			t.Errorf("got %q, want %q", row.Error, test.want)
+		}
 	}
 }
 
