@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// commitInterval is how long a commit waits for more to commit.
+// commitInterval is from the start of one commit to that of the next, at least.
 const commitInterval = 100 * time.Millisecond
 
 // syncWorkers sync files at once: 300 growing files take 145 ms one after the other, 44 ms by 16.
@@ -30,7 +30,8 @@ func (s *Store) committer(written <-chan struct{}, ended chan<- struct{}) {
 		}
 		begun := time.Now()
 		s.commit()
-		rest := min(time.Since(begun), commitInterval) // a slow disk has time for other things, too
+		took := time.Since(begun)
+		rest := max(commitInterval-took, min(took, commitInterval)) // a slow disk has time for other things, too
 		select {
 		case <-written:
 		case <-time.After(rest):

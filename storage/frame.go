@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 )
@@ -57,7 +58,7 @@ type segmentReader struct {
 	payload []byte
 }
 
-// next returns the next record. At the end it is io.EOF; a record that is not whole or does not match its checksum is errTorn,
+// next returns the next record. At the end it is io.EOF; a record that is not whole, does not match its checksum or cannot be decoded is errTorn,
 // and the offset stays before it.
 func (s *segmentReader) next() (*record, error) {
 	if s.offset >= s.end {
@@ -84,7 +85,7 @@ func (s *segmentReader) next() (*record, error) {
 	}
 	rec, err := decodeRecord(f.kind, at, s.payload)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (%w)", err, errTorn)
 	}
 	s.offset = at.end().Offset
 	return rec, nil

@@ -160,6 +160,21 @@ func rowPlaceOf(h []byte) (p rowPlace, state State, err error) {
 	return rowPlace{slotID{le.Uint64(h[78:]), le.Uint32(h[86:])}, le.Uint64(h[90:])}, State(h[0]), nil
 }
 
+// validRow reports whether decodeRow would take the row.
+func validRow(h []byte) bool {
+	if len(h) < hotRowSize {
+		return false
+	}
+	for t := h[hotRowSize:]; len(t) > 0; {
+		length, n := binary.Uvarint(t[1:])
+		if n <= 0 || length > uint64(len(t)-1-n) {
+			return false
+		}
+		t = t[1+n+int(length):]
+	}
+	return true
+}
+
 // decodeRow fills r from the stored row. Nothing of r points into h.
 func decodeRow(r *Row, id uint64, h []byte, dict *dictionary) error {
 	if len(h) < hotRowSize {

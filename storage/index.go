@@ -121,6 +121,7 @@ func mmapSize() int {
 }
 
 func (ix *index) connect() (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
 	db, err := bbolt.Open(ix.path, 0o600, &bbolt.Options{
 		Timeout:         time.Second,
@@ -201,11 +202,34 @@ func (ix *index) update(fn func(tx *bbolt.Tx) error) (err error) {
 func (ix *index) reopen() error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	if ix.db != nil {
-		ix.db.Close()
-		ix.db = nil
-	}
+	ix.let()
 	return ix.connect()
+}
+
+// drop closes a damaged database.
+func (ix *index) drop() {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.let()
+}
+
+// let closes the database. A panic inside bbolt may have left its locks held for good, so this waits for no longer than a moment.
+// ix.mu is held.
+func (ix *index) let() {
+	db := ix.db
+	if db == nil {
+		return
+	}
+	ix.db = nil
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		db.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
 }
 
 // snapshot returns the state of the last commit.

@@ -122,7 +122,10 @@ type reservation struct {
 
 var (
 	encoder = mustMode(cbor.EncOptions{}.UserBufferEncMode())
-	decoder = mustMode(cbor.DecOptions{MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 16}.DecMode())
+	decoder = mustMode(cbor.DecOptions{
+		MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 16,
+		UTF8: cbor.UTF8DecodeInvalid, // what was captured can be any bytes, and Go's strings hold them
+	}.DecMode())
 )
 
 func mustMode[M any](mode M, err error) M {

@@ -25,11 +25,17 @@ func (s *Store) openIndex() (err error) {
 	if !errors.Is(err, errIndexDamaged) {
 		return err
 	}
+	return s.replaceIndex(err)
+}
+
+// replaceIndex sets the damaged index aside and opens an empty one, which knows nothing of the log yet.
+func (s *Store) replaceIndex(damage error) (err error) {
+	path := filepath.Join(s.dir, "index.db")
 	for n := 1; ; n++ {
-		aside := filepath.Join(s.dir, "index.db.damaged-"+strconv.Itoa(n))
+		aside := path + ".damaged-" + strconv.Itoa(n)
 		if _, statErr := os.Lstat(aside); errors.Is(statErr, fs.ErrNotExist) {
-			s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", err)
-			if err := os.Rename(filepath.Join(s.dir, "index.db"), aside); err != nil {
+			s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", damage)
+			if err := os.Rename(path, aside); err != nil {
 				return fmt.Errorf("set index aside: %w", err)
 			}
 			break
@@ -39,9 +45,38 @@ func (s *Store) openIndex() (err error) {
 	return err
 }
 
-// recover brings the index up to the log's end, and ends the sessions that were open.
+// recover brings the index up to the log's end, and ends the sessions that were open. An index that proves damaged on the way is made again
+// from the log.
 func (s *Store) recover() error {
-	clean := s.index.snapshot().Clean
+	err := s.recoverInto(s.index.snapshot().Clean)
+	if err == nil {
+		return nil
+	}
+	if damage := s.index.check(); damage != nil && !errors.Is(err, errIndexDamaged) {
+		err = fmt.Errorf("%w (%w)", err, damage)
+	}
+	if !errors.Is(err, errIndexDamaged) {
+		return err
+	}
+	s.index.drop()
+	if err := s.replaceIndex(err); err != nil {
+		return err
+	}
+	if err := s.log.close(); err != nil {
+		return err
+	}
+	s.log = s.newLog()
+	return s.recoverInto(false)
+}
+
+// recoverInto brings the index as it is up to the log's end. After an end that was not clean, the index is looked through first: a part of it
+// that was not written would otherwise show when it is too late, in what it makes of new sessions.
+func (s *Store) recoverInto(clean bool) error {
+	if !clean {
+		if err := s.index.check(); err != nil {
+			return err
+		}
+	}
 	if err := s.index.setClean(false); err != nil {
 		return err
 	}
@@ -237,14 +272,17 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 		case !errors.Is(err, errTorn):
 			return 0, err
 		}
-		bad := r.offset
-		if !r.resync() {
-			if !span.last {
-				s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", span.end)
+		bad, whole := r.offset, r.resync()
+		if whole || !span.last || err != errTorn { // else it is a torn tail
+			to := r.offset
+			if !whole {
+				to = span.end
 			}
+			s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", to, "error", err)
+		}
+		if !whole {
 			return bad, apply()
 		}
-		s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", r.offset)
 	}
 }
 

@@ -64,6 +64,12 @@ func findSlot(tx *bbolt.Tx, id slotID) (place, error) {
 	return place{id, uint64(binary.LittleEndian.Uint32(v[i:])), binary.LittleEndian.Uint32(v[i+4:])}, nil
 }
 
+// The stored sizes of a segmentRow and a chunkRow.
+const (
+	segmentRowSize = 25
+	chunkRowSize   = 8
+)
+
 // segmentRow is what the index keeps of a segment: the length that counts, and what of it is still named.
 type segmentRow struct {
 	size, live uint64 // bytes
@@ -72,7 +78,7 @@ type segmentRow struct {
 }
 
 func (r *segmentRow) decode(b []byte) {
-	if len(b) < 25 {
+	if len(b) < segmentRowSize {
 		return
 	}
 	le := binary.LittleEndian
@@ -81,7 +87,7 @@ func (r *segmentRow) decode(b []byte) {
 
 func (r *segmentRow) encode() []byte {
 	le := binary.LittleEndian
-	b := le.AppendUint64(make([]byte, 0, 25), r.size)
+	b := le.AppendUint64(make([]byte, 0, segmentRowSize), r.size)
 	b = le.AppendUint64(b, r.live)
 	b = le.AppendUint64(b, r.slots)
 	if r.sealed {
@@ -96,12 +102,12 @@ type chunkRow struct {
 }
 
 func (r *chunkRow) decode(b []byte) {
-	if len(b) >= 8 {
+	if len(b) >= chunkRowSize {
 		*r = chunkRow{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
 	}
 }
 
 func (r *chunkRow) encode() []byte {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 8), r.length)
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, chunkRowSize), r.length)
 	return binary.LittleEndian.AppendUint32(b, r.refs)
 }

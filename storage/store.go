@@ -154,11 +154,15 @@ func openStore(cfg Config) (_ *Store, err error) {
 	}
 	s.handles = newHandles(s.files)
 	s.room.files = s.files
-	s.log = &log{files: s.files, limit: segmentSize, head: s.segmentHead}
+	s.log = s.newLog()
 	if err := s.openIndex(); err != nil {
 		return nil, err
 	}
 	return s, s.recover()
+}
+
+func (s *Store) newLog() *log {
+	return &log{files: s.files, limit: segmentSize, head: s.segmentHead}
 }
 
 // segmentHead says what the next segment's head carries from those before. The log's lock is held.

@@ -104,7 +104,7 @@ func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
 			continue
 		case errors.Is(err, io.EOF):
 			return r.offset, nil
-		case !errors.Is(err, errTorn):
+		case err != errTorn:
 			v.problem("log segment %d, byte %d: %v", span.number, r.offset, err)
 		}
 		bad := r.offset

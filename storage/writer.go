@@ -2,7 +2,10 @@ package storage
 
 import "time"
 
-// writer writes what recordings hold in memory, each commitInterval while there is work. The committer cannot do that: a sync may hold it up
+// writeInterval is how long what ends waits in memory for more to write. What ended 100 ms ago must be written, and a busy machine takes its part of that.
+const writeInterval = 50 * time.Millisecond
+
+// writer writes what recordings hold in memory, each writeInterval while there is work. The committer cannot do that: a sync may hold it up
 // for seconds, and what is written before the process is killed survives whether it is synced or not.
 // It ends after the round that follows closing.
 func (s *Store) writer(closing <-chan struct{}, ended chan<- struct{}) {
@@ -21,7 +24,7 @@ func (s *Store) writer(closing <-chan struct{}, ended chan<- struct{}) {
 		}
 		select {
 		case <-closing:
-		case <-time.After(commitInterval):
+		case <-time.After(writeInterval):
 		}
 		s.write()
 		select {
