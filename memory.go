@@ -13,9 +13,6 @@ const (
 
 	// memoryOutside is the part of it that the Go heap's limit does not count: the program's own pages, and the index's as far as they are read.
 	memoryOutside = 28 << 20
-
-	// gcPercent keeps the heap close to what is live below that limit too: most of it is pooled buffers, which cost a collection nothing.
-	gcPercent = 50
 )
 
 // memoryLimit is the soft limit of Go's memory (debug.SetMemoryLimit) for a number of client connections.
@@ -27,7 +24,6 @@ func memoryLimit(clients int) int64 {
 func keepMemory(ctx context.Context, clients func() int) {
 	// A change stops the program for some microseconds, so it is made seldom: in steps, and not at each connection.
 	const step = 16
-	debug.SetGCPercent(gcPercent)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for last := -1; ; {
