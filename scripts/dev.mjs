@@ -16,9 +16,10 @@ async function serves() {
 }
 
 install();
+let server;
 if (!(await serves())) {
 	buildBinary();
-	const server = start(binary, process.argv.slice(2), { MILLPOND_DASHBOARD: address });
-	process.on("exit", () => server.kill());
+	server = start(binary, process.argv.slice(2), { MILLPOND_DASHBOARD: address });
 }
-become(start("npm", ["run", "--silent", "dev", "--workspace", "web"], { MILLPOND: dashboard }));
+// Without npm between: it would keep a signal from the app's server.
+become(start(process.execPath, ["node_modules/vite/bin/vite.js", "web"], { MILLPOND: dashboard }), server);

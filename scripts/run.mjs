@@ -62,14 +62,16 @@ export function start(program, args, env = {}) {
 }
 
 /**
- * Becomes the child as far as Node can: passes signals on, and ends as the child ends.
- * A terminal's Ctrl+C reaches the child by itself, so it is passed on only where there is no terminal:
+ * Becomes the child as far as Node can: passes signals on, and ends as the child ends. A companion lives and ends with it.
+ * A terminal's Ctrl+C reaches both by itself, so it is passed on only where there is no terminal:
  * the server must not see it twice.
  */
-export function become(child) {
+export function become(child, companion) {
+	let told = false; // the terminal has told the companion
 	for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 	process.on("SIGINT", () => {
-		if (!process.stdin.isTTY) child.kill("SIGINT");
+		if (process.stdin.isTTY) told = true;
+		else child.kill("SIGINT");
 	});
 	// npm hands a signal to the shell between it and this script, and that shell ends without a word: being orphaned is the word.
 	const parent = process.ppid;
@@ -78,7 +80,12 @@ export function become(child) {
 		clearInterval(watch);
 		child.kill("SIGTERM");
 	}, 250);
-	child.on("exit", (code, signal) => {
+	const over = companion && new Promise((resolve) => companion.on("exit", resolve));
+	over?.then(() => child.kill());
+	child.on("exit", async (code, signal) => {
+		clearInterval(watch);
+		if (!told) companion?.kill();
+		await over;
 		if (signal) {
 			process.removeAllListeners(signal);
 			process.kill(process.pid, signal);

@@ -80,8 +80,8 @@ const times = [];
 let running = "";
 
 process.on("exit", (code) => {
-	if (code !== 0) console.log(`\nFAILED at: ${running}`);
-	else console.log(`\n${times.join("\n")}`);
+	console.log(`\n${times.join("\n")}`);
+	if (code !== 0) console.log(`FAILED at: ${running}`);
 	const skipped = total.skipped > 0 ? `, ${total.skipped} skipped` : "";
 	console.log(`${total.passed} passed, ${total.failed + (code !== 0 && total.failed === 0 ? 1 : 0)} failed${skipped}`);
 });
@@ -93,6 +93,6 @@ for (const name of asked.length > 0 ? asked : Object.keys(steps)) {
 	const began = Date.now();
 	const counts = (await steps[name]()) ?? { passed: 1, failed: 0, skipped: 0 };
 	for (const key of Object.keys(total)) total[key] += counts[key];
-	if (counts.failed > 0) process.exit(1);
 	times.push(`${name.padEnd(12)} ${((Date.now() - began) / 1000).toFixed(1).padStart(7)} s`);
+	if (counts.failed > 0) process.exit(1);
 }
