@@ -96,6 +96,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	}
 	defer dashboardListener.Close()
 
+	caFile := filepath.Join(authority, "cert.pem")
 	token := c.Token
 	if token == "" {
 		token = rand.Text()
@@ -105,7 +106,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 		return errors.New("serve profiles: only on a loopback listener; leave --profiles out, or set --dashboard")
 	}
 	dashboard, err := server.New(server.Config{
-		Store: store, CA: ca.Certificate(), Token: token, AllowHosts: c.AllowHost,
+		Store: store, CA: ca.Certificate(), CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
 		Proxy: addrPort(proxyListener), Dashboard: dashboardAddr,
 		Version: version, Profiles: c.Profiles, Logger: log,
 	})
@@ -125,7 +126,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	}
 	fmt.Fprintf(out, "dashboard http://%s/#token=%s\n", reachable(dashboardAddr), token)
 	fmt.Fprintf(out, "proxy %s\n", proxyListener.Addr())
-	fmt.Fprintf(out, "ca %s\n", filepath.Join(authority, "cert.pem"))
+	fmt.Fprintf(out, "ca %s\n", caFile)
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { keepMemory(ctx, relay.Clients); return nil })

@@ -22,6 +22,8 @@ type Config struct {
 	CA    *x509.Certificate // what devices install
 	Token string            // opens the dashboard
 
+	CAFile string // the path of CA's certificate, for commands that people copy; may be empty
+
 	// AllowHosts are further names, "name" or "name:port", by which browsers may call the dashboard, and whose pages may call it.
 	// Loopback's names, and the address that a connection came in on, are allowed without.
 	AllowHosts []string

@@ -155,6 +155,7 @@ type Status struct {
 	Dashboard string    `json:"dashboard" doc:"The dashboard's listener, host:port."`
 	Addresses []string  `json:"addresses" nullable:"false" doc:"Where devices in the network reach the proxy, host:port. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080."`
 	Setup     string    `json:"setup" doc:"The page that helps a device whose proxy is already set."`
+	CA        string    `json:"ca" doc:"The path of the certificate authority's cert.pem, on the machine that Millpond runs on."`
 	Started   time.Time `json:"started"`
 	Store     Store     `json:"store"`
 

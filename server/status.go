@@ -27,7 +27,7 @@ func (s *Server) getStatus(context.Context, *struct{}) (*answer[Status], error) 
 	store := storeOf(s.store.Status())
 	return answerWith(Status{
 		Version: s.cfg.Version, Proxy: s.cfg.Proxy.String(), Dashboard: s.cfg.Dashboard.String(),
-		Addresses: deviceAddresses(s.cfg.Proxy), Setup: SetupURL, Started: s.started,
+		Addresses: deviceAddresses(s.cfg.Proxy), Setup: SetupURL, CA: s.cfg.CAFile, Started: s.started,
 		Store: store, DurableUntil: store.DurableUntil,
 	}, nil)
 }

@@ -30,3 +30,14 @@ func TestDeviceAddresses(t *testing.T) {
 		}
 	}
 }
+
+// The dashboard shows a command that works as it stands.
+func TestStatusNamesTheCertificate(t *testing.T) {
+	const path = "/data/ca/cert.pem"
+	r := newRig(t, func(c *Config) { c.CAFile = path })
+	var status Status
+	r.json(r.call("GET", "/api/status", ""), 200, &status)
+	if status.CA != path {
+		t.Errorf("got %q, want %q", status.CA, path)
+	}
+}

@@ -575,7 +575,7 @@ export interface components {
              * @description Milliseconds; so far, for an open session.
              */
             duration: number;
-            /** @description Why the session did not end as done, for people. */
+            /** @description Why the session did not end as done, or what upstream sent beyond it, for people. */
             error: string;
             /**
              * Format: double
@@ -661,6 +661,8 @@ export interface components {
         Status: {
             /** @description Where devices in the network reach the proxy, host:port. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080. */
             addresses: string[];
+            /** @description The path of the certificate authority's cert.pem, on the machine that Millpond runs on. */
+            ca: string;
             /** @description The dashboard's listener, host:port. */
             dashboard: string;
             /**
@@ -728,7 +730,7 @@ export interface components {
              * @description Milliseconds; so far, for an open session.
              */
             duration: number;
-            /** @description Why the session did not end as done, for people. */
+            /** @description Why the session did not end as done, or what upstream sent beyond it, for people. */
             error: string;
             /**
              * Format: double

@@ -1,6 +1,7 @@
 import type { Dashboard } from "../state/dashboard";
 import { useStore } from "../state/store";
 import { localProxy } from "../address";
+import { shellWord } from "../text/shell";
 import { Copyable } from "../ui/Copyable";
 import styles from "./Empty.module.css";
 
@@ -24,15 +25,17 @@ export function Empty({ dashboard }: { dashboard: Dashboard }) {
 		<div className={styles.empty}>
 			<h2>Nothing captured yet</h2>
 			<p>
-				Point a client at the proxy <b className="data">{proxy}</b>, and its sessions appear here as they happen. To try it, fetch the certificate
-				that this Millpond signs with (or{" "}
+				Point a client at the proxy <b className="data">{proxy}</b>, and its sessions appear here as they happen. To try it, on the machine that
+				Millpond runs on:
+			</p>
+			<Copyable label="the command that sends a request" text={`curl --proxy http://${proxy} --cacert ${shellWord(status.ca)} https://example.com/`} />
+			<p>
+				The client has to trust the certificate that this Millpond signs with:{" "}
 				<a href={dashboard.api.url("ca")} download="millpond-ca.pem">
 					download it
-				</a>
-				), and let curl trust it:
+				</a>{" "}
+				for clients elsewhere.
 			</p>
-			<Copyable label="the command that fetches the certificate" text={`curl --proxy http://${proxy} -o millpond-ca.pem ${status.setup}ca.pem`} />
-			<Copyable label="the command that sends a request" text={`curl --proxy http://${proxy} --cacert millpond-ca.pem https://example.org/`} />
 			<p>
 				A browser or a phone takes a few steps more: <b>Connect a device</b>, above, has them.
 			</p>
