@@ -3,8 +3,11 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -104,5 +107,170 @@ func TestRecordThatCannotBeDecodedStopsNoStart(t *testing.T) {
 	told := 0
 	if err := Verify(s.dir, true, func(string) { told++ }); err != nil || told == 0 {
 		t.Errorf("%d problems told, %v", told, err)
+	}
+}
+
+// fillSegments records sessions over some segments of the log, closes the store, and returns where it lies and which sessions it has.
+func fillSegments(t *testing.T) (dir string, ids []uint64) {
+	t.Helper()
+	dir = t.TempDir()
+	s := openTest(t, dir)
+	s.log.limit = 8 << 10
+	for i := range uint64(40) {
+		ids = append(ids, put(s, noise(i, 1000)).ID())
+		waitDurable(t, s)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, ids
+}
+
+// openLogged opens the store and returns what it logs.
+func openLogged(t *testing.T, dir string) (*Store, *bytes.Buffer) {
+	t.Helper()
+	logs := new(bytes.Buffer)
+	s, err := OpenStore(Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, logs
+}
+
+// checkDamage looks for damage in the store: it is told, sessions are whole or say that they are not, new ones are kept, and all can be deleted.
+func checkDamage(t *testing.T, dir string, ids []uint64, least int) {
+	t.Helper()
+	told := 0
+	if err := Verify(dir, false, func(string) { told++ }); err != nil || told == 0 {
+		t.Errorf("verify: %d problems told, %v", told, err)
+	}
+	s, logs := openLogged(t, dir)
+	whole := 0
+	for i, id := range ids {
+		b, err := s.Body(id, Response)
+		if err != nil {
+			continue
+		}
+		got := make([]byte, 1000)
+		if n, err := b.ReadAt(got, 0); n == len(got) {
+			whole++
+			if !bytes.Equal(got, noise(uint64(i), 1000)) {
+				t.Errorf("session %d: its body differs", id)
+			}
+		} else if err == nil || err == io.EOF {
+			t.Errorf("session %d: read %d bytes, %v", id, n, err)
+		}
+		b.Close()
+	}
+	if whole < least || whole == len(ids) {
+		t.Errorf("%d of %d sessions are whole, want at least %d and not all", whole, len(ids), least)
+	}
+	if !strings.Contains(logs.String(), "the log is damaged") {
+		t.Errorf("it is not told: %s", logs)
+	}
+	r := put(s, noise(99, 1000))
+	waitDurable(t, s)
+	checkBody(t, s, r.ID(), Response, noise(99, 1000))
+	if _, err := s.DeleteThrough(t.Context(), r.ID()); err != nil {
+		t.Error(err)
+	}
+	if n := s.Status().Sessions; n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamagedSegmentInTheMiddleStopsNothing empties a segment, or changes its first byte, with and without an index that knows it.
+func TestDamagedSegmentInTheMiddleStopsNothing(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"empty": func(path string) error { return os.Truncate(path, 0) },
+		"head": func(path string) error {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b[0] ^= 1
+			return os.WriteFile(path, b, 0o600)
+		},
+		"half": func(path string) error { return os.Truncate(path, 4<<10) },
+	} {
+		for _, indexed := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " indexed ", indexed), func(t *testing.T) {
+				dir, ids := fillSegments(t)
+				if err := damage(filepath.Join(dir, segmentName(3))); err != nil {
+					t.Fatal(err)
+				}
+				if !indexed {
+					if err := os.Remove(filepath.Join(dir, "index.db")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if name == "head" {
+					whole := ids[:len(ids)-1] // no session is in the head
+					s, logs := openLogged(t, dir)
+					for i := range whole {
+						checkBody(t, s, ids[i], Response, noise(uint64(i), 1000))
+					}
+					if !strings.Contains(logs.String(), "the log is damaged") {
+						t.Errorf("it is not told: %s", logs)
+					}
+					return
+				}
+				checkDamage(t, dir, ids, 20)
+			})
+		}
+	}
+}
+
+// TestNewestSegmentCutShortIsTold cuts the newest segment below what the index has of it.
+func TestNewestSegmentCutShortIsTold(t *testing.T) {
+	for _, size := range []int64{0, 2000} {
+		dir, ids := fillSegments(t)
+		segments, err := filepath.Glob(filepath.Join(dir, "log", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(segments[len(segments)-1], size); err != nil {
+			t.Fatal(err)
+		}
+		checkDamage(t, dir, ids, 20)
+	}
+}
+
+// TestDamagedRecordOfAnOpenSessionStopsNoStart changes what the log tells of a session that was open when the process was killed.
+func TestDamagedRecordOfAnOpenSessionStopsNoStart(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	r := s.Begin(Session{Method: "GET", Host: "example.com", Path: "/path-of-the-session"})
+	r.Body(Response).Write(noise(1, 1000))
+	for s.index.snapshot().Rows == 0 {
+		s.commit()
+	}
+	killed := t.TempDir()
+	s.committing.Lock()
+	err := os.CopyFS(killed, os.DirFS(dir))
+	s.committing.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment := filepath.Join(killed, segmentName(1))
+	b, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.ReplaceAll(b, []byte("/path-of-the-session"), []byte("/Path-Of-The-Session"))
+	if err := os.WriteFile(segment, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after, logs := openLogged(t, killed)
+	session, err := after.Session(r.ID())
+	if err != nil || session.State != Interrupted || session.Path != "/path-of-the-session" {
+		t.Errorf("got state %s, path %q, %v", session.State, session.Path, err)
+	}
+	if !strings.Contains(logs.String(), "damaged") {
+		t.Errorf("it is not told: %s", logs)
 	}
 }

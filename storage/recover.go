@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"go.etcd.io/bbolt"
+
+	"millpond/migrations"
 )
 
 const (
@@ -125,8 +127,12 @@ func (s *Store) incomingFiles() (map[uint64]bool, error) {
 // segmentSpan is a segment and how much of it counts.
 type segmentSpan struct {
 	number, end uint64
-	last        bool // what follows its last whole record is a torn tail
+	last        bool  // what follows its last whole record is a torn tail
+	damage      error // it is shorter than the next one says, or its head cannot be read
 }
+
+// unknownEnd is the end of a segment whose next one's head cannot be read: all of it counts.
+const unknownEnd = 1<<64 - 1
 
 // segmentSpans lists the log's segments, oldest first. A segment that a later one skips was given up, and is not among them.
 func segmentSpans(files Files) ([]segmentSpan, error) {
@@ -156,14 +162,19 @@ func segmentSpans(files Files) ([]segmentSpan, error) {
 		}
 		span.last = len(kept) == 0
 		if span.number == prev.Segment {
+			if span.end < prev.Offset && prev.Offset != unknownEnd {
+				span.damage = fmt.Errorf("it is %d bytes long, the next segment says %d", span.end, prev.Offset)
+			}
 			span.end = min(span.end, prev.Offset)
 		}
-		head, err := readSegmentHead(files, span)
-		if err != nil {
-			if span.last && (errors.Is(err, errTorn) || errors.Is(err, io.EOF)) {
-				continue // it was just begun
-			}
+		head, begun, err := readSegmentHead(files, span)
+		switch {
+		case errors.Is(err, migrations.ErrNewer):
 			return nil, err
+		case err != nil && span.last && !begun:
+			continue // it was about to be begun
+		case err != nil:
+			head.Prev, head.PrevEnd, span.damage = span.number-1, unknownEnd, err
 		}
 		prev = position{head.Prev, head.PrevEnd}
 		kept = append(kept, span)
@@ -186,23 +197,26 @@ func newestSegment(files Files) (newest uint64, err error) {
 	return newest, nil
 }
 
-func readSegmentHead(files Files, span segmentSpan) (segmentHead, error) {
+// readSegmentHead reads the segment's first record. Where that is an error, begun tells whether whole records follow.
+func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun bool, err error) {
 	f, err := files.OpenFile(segmentName(span.number), os.O_RDONLY)
 	if err != nil {
-		return segmentHead{}, fmt.Errorf("open log segment: %w", err)
+		return segmentHead{}, true, fmt.Errorf("open log segment: %w", err)
 	}
 	defer f.Close()
 	r := segmentReader{segment: span.number, r: f, end: span.end}
 	rec, err := r.next()
 	switch {
+	case errors.Is(err, io.EOF):
+		return segmentHead{}, false, errors.New("it is empty")
 	case err != nil:
-		return segmentHead{}, fmt.Errorf("read head of log segment %d: %w", span.number, err)
+		return segmentHead{}, r.resync(), fmt.Errorf("read its head: %w", err)
 	case rec.kind != recordSegment || rec.head.Segment != span.number:
-		return segmentHead{}, fmt.Errorf("read head of log segment %d: it begins with another record", span.number)
+		return segmentHead{}, true, errors.New("read its head: it begins with another record")
 	case rec.head.Version > formatVersion:
-		return segmentHead{}, fmt.Errorf("read log segment %d: format %d is of a newer Millpond", span.number, rec.head.Version)
+		return segmentHead{}, true, fmt.Errorf("read log segment %d: its format is %d: %w", span.number, rec.head.Version, migrations.ErrNewer)
 	}
-	return rec.head, nil
+	return rec.head, true, nil
 }
 
 // replay takes what the log has beyond the index into it. It returns the records that name chunks whose incoming files are still there.
@@ -213,13 +227,18 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 	}
 	applied := s.index.snapshot().Applied
 	end := applied
+	known := applied.Segment == 0 // whether the end of what was applied is there
 	for _, span := range spans {
+		if span.damage != nil {
+			s.logger.Error("the log is damaged", "segment", span.number, "error", span.damage)
+		}
 		if span.number < applied.Segment {
 			continue
 		}
 		from := uint64(0)
 		if span.number == applied.Segment {
 			from = applied.Offset
+			known = from <= span.end
 		}
 		at, err := s.replaySegment(span, from, func(rec *record) {
 			if rec.kind == recordNamed && leftover[rec.named.Incoming] {
@@ -230,6 +249,9 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 			return nil, fmt.Errorf("replay log segment %d: %w", span.number, err)
 		}
 		end = position{span.number, at}
+	}
+	if !known {
+		s.logger.Error("the log is damaged: what was written is gone", "segment", applied.Segment, "to", applied.Offset)
 	}
 	newest, err := newestSegment(s.files)
 	if err != nil {

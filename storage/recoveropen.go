@@ -114,15 +114,36 @@ func (s *Store) nameRecovered(r recovered) error {
 	return s.renameSynced(f, r.mark.Incoming, r.sum)
 }
 
-func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *[]recovered) (*Session, error) {
+// begunSession reads what the log tells of the session's fields. Where that is damaged, it is what the row has.
+func (s *Store) begunSession(o *openSession) (*Session, error) {
 	var at place
-	if err := s.index.view(func(tx *bbolt.Tx) (err error) {
+	var row Row
+	err := s.index.view(func(tx *bbolt.Tx) (err error) {
+		if v := tx.Bucket(bucketRows).Get(idKey(o.id)); v != nil {
+			if err := decodeRow(&row, o.id, v, &s.index.dict); err != nil {
+				return err
+			}
+		}
 		at, err = findSlot(tx, o.begun)
 		return err
-	}); err != nil {
-		return nil, err
+	})
+	var session *Session
+	if err == nil {
+		session, err = s.readSession(at)
 	}
-	session, err := s.readSession(at)
+	if errors.Is(err, errGone) || errors.Is(err, errTorn) {
+		s.logger.Error("the record of a session that was open is damaged", "session", o.id, "error", err)
+		return &Session{
+			ID: o.id, Flags: row.Flags, Client: row.Client, Method: row.Method, Scheme: row.Scheme, Host: row.Host, Path: row.Path, Upstream: row.Upstream,
+			Protocol: row.Protocol, Status: row.Status, ContentType: row.ContentType, Timing: Timing{Started: row.Started},
+			Pinned: row.Pinned, Note: row.Note, Color: row.Color,
+		}, nil
+	}
+	return session, err
+}
+
+func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *[]recovered) (*Session, error) {
+	session, err := s.begunSession(o)
 	if err != nil {
 		return nil, err
 	}

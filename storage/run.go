@@ -100,6 +100,9 @@ func (s *Store) readSession(at place) (*Session, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read session: %w (%w)", errGone, err)
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("read session: %w (%w)", errTorn, err)
+		}
 		return nil, err
 	}
 	payload := b[frameSize:]
