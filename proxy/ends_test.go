@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -524,5 +527,32 @@ func TestShutdownInterruptsAWrite(t *testing.T) {
 	h.p.Shutdown(ctx)
 	if s := h.session(1); s.State != storage.Interrupted {
 		t.Errorf("got %v, %q", s.State, s.Error)
+	}
+}
+
+// The moment at which a request's body was sent is not the moment at which its response was done.
+func TestRequestSentIsBeforeASlowResponse(t *testing.T) {
+	h := startHarness(t, Config{})
+	release := make(chan struct{})
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-release
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer origin.Close()
+	go func() {
+		time.Sleep(50 * time.Millisecond) // the response's own time, not a wait for anything
+		close(release)
+	}()
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: h.addr})}}
+	defer client.CloseIdleConnections()
+	res, err := client.Post(origin.URL, "text/plain", strings.NewReader(strings.Repeat("x", 20<<10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	s := h.session(1)
+	if sent, head := s.Timing.RequestSent, s.Timing.ResponseHead; sent.IsZero() || head.Sub(sent) < 25*time.Millisecond {
+		t.Errorf("the request was sent at %v, the response began at %v", sent, head)
 	}
 }

@@ -250,6 +250,7 @@ func (r *request) respond(res *head) bool {
 		body = newBodyReader(r.up.r, f, r.p.cfg.Limits.Head)
 		o.body = body
 	}
+	r.noteUpload()
 	v := x.response(o)
 	if v.action == refuse {
 		return r.refuse(v.status, v.why, storage.Failed)

@@ -14,6 +14,7 @@ import (
 type upload struct {
 	done   chan struct{} // closed when nothing more is read from the client
 	whole  atomic.Bool   // all of it went upstream
+	wrote  time.Time     // when it had; set before whole
 	fault  atomic.Pointer[fault]
 	passed atomic.Int64 // writes, to see that it moves
 }
@@ -41,6 +42,7 @@ func (r *request) runUpload(to *sink, v verdict) {
 		}
 	}
 	if err == nil {
+		u.wrote = time.Now()
 		u.whole.Store(true)
 		if p.chunks.trailers != nil {
 			r.x.trailers(storage.Request, p.chunks.trailers)
@@ -124,10 +126,10 @@ func (r *request) finishUpload() bool {
 	}
 }
 
-// noteUpload records the moment when the request's last byte was written.
+// noteUpload records when the request's last byte was written, if it was by now.
 func (r *request) noteUpload() {
-	if r.upload.whole.Load() {
-		r.x.wrote()
+	if u := r.upload; u != nil && u.whole.Load() {
+		r.x.requestSent = u.wrote
 	}
 }
 
