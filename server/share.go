@@ -64,7 +64,11 @@ func loadShares(store *storage.Store, now func() time.Time, log *slog.Logger) (*
 	}
 	for id, raw := range records {
 		var record shareRecord
-		if err := json.Unmarshal(raw, &record); err != nil || record.ID != id {
+		err := json.Unmarshal(raw, &record)
+		if err == nil && record.ID != id {
+			err = fmt.Errorf("it says that it is share %q", record.ID)
+		}
+		if err != nil {
 			log.Error("leave out a share that cannot be read", "id", id, "err", err)
 			continue
 		}

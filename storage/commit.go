@@ -216,7 +216,7 @@ func (s *Store) applyThrough(end position) error {
 	}
 	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove)
 	if err != nil {
-		s.recoverIndex()
+		s.recoverIndex(err, end)
 		return err
 	}
 	s.committed(s.toApply)

@@ -274,3 +274,54 @@ func TestDamagedRecordOfAnOpenSessionStopsNoStart(t *testing.T) {
 		t.Errorf("it is not told: %s", logs)
 	}
 }
+
+// TestIndexDamagedWhileRunningIsMadeAgain changes the kind of every page in use under a running store: the next commit meets that, and makes the index again.
+func TestIndexDamagedWhileRunningIsMadeAgain(t *testing.T) {
+	s, logs := openLogged(t, t.TempDir())
+	var ids []uint64
+	for i := range uint64(100) {
+		ids = append(ids, put(s, noise(i, 1000)).ID())
+	}
+	waitDurable(t, s)
+	open := s.Begin(Session{Method: "GET"})
+	open.Body(Response).Write(noise(200, 5<<20))
+
+	s.committing.Lock()
+	f, err := os.OpenFile(s.index.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := int64(os.Getpagesize())
+	for at := 2 * page; at < info.Size(); at += page {
+		if _, err := f.WriteAt([]byte{0x40}, at+8); err != nil { // its flags
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	s.committing.Unlock()
+
+	ids = append(ids, put(s, noise(100, 1000)).ID())
+	waitDurable(t, s)
+	for i, id := range ids {
+		checkBody(t, s, id, Response, noise(uint64(i), 1000))
+	}
+	open.End(Done, "")
+	waitDurable(t, s)
+	checkBody(t, s, open.ID(), Response, noise(200, 5<<20))
+	if p := s.Status().Problem; p != "" {
+		t.Errorf("problem %q", p)
+	}
+	if n := strings.Count(logs.String(), "the index is damaged"); n != 1 {
+		t.Errorf("told %d times: %s", n, logs)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(s.dir, true, func(p string) { t.Error(p) }); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -58,6 +59,8 @@ type index struct {
 	dict  dictionary
 	state indexState              // of the last commit; under mu
 	open  map[uint64]*openSession // by the one goroutine that applies
+
+	damaged atomic.Bool // a transaction met damage
 }
 
 // errIndexDamaged is an index that cannot be used, and is to be made again.
@@ -174,10 +177,18 @@ func recoverDamage(err *error) {
 	}
 }
 
+// survive is recoverDamage for a transaction.
+func (ix *index) survive(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("read index: %v: %w", p, errIndexDamaged)
+		ix.damaged.Store(true)
+	}
+}
+
 // view runs fn in a read transaction. fn must be quick, and must not wait.
 func (ix *index) view(fn func(tx *bbolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer recoverDamage(&err)
+	defer ix.survive(&err)
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	if ix.db == nil {
@@ -189,7 +200,7 @@ func (ix *index) view(fn func(tx *bbolt.Tx) error) (err error) {
 // update runs fn in a write transaction. After an error its outcome is unknown: see reopen.
 func (ix *index) update(fn func(tx *bbolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer recoverDamage(&err)
+	defer ix.survive(&err)
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	if ix.db == nil {
@@ -203,6 +214,20 @@ func (ix *index) reopen() error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	ix.let()
+	return ix.connect()
+}
+
+// renew puts an empty database in the place of a damaged one, which setAside moves away.
+func (ix *index) renew(dir string, setAside func() error) error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.let()
+	if err := setAside(); err != nil {
+		return err
+	}
+	if err := ix.create(dir); err != nil {
+		return err
+	}
 	return ix.connect()
 }
 

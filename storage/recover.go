@@ -32,19 +32,26 @@ func (s *Store) openIndex() (err error) {
 
 // replaceIndex sets the damaged index aside and opens an empty one, which knows nothing of the log yet.
 func (s *Store) replaceIndex(damage error) (err error) {
-	path := filepath.Join(s.dir, "index.db")
-	for n := 1; ; n++ {
-		aside := path + ".damaged-" + strconv.Itoa(n)
-		if _, statErr := os.Lstat(aside); errors.Is(statErr, fs.ErrNotExist) {
-			s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", damage)
-			if err := os.Rename(path, aside); err != nil {
-				return fmt.Errorf("set index aside: %w", err)
-			}
-			break
-		}
+	if err := s.setIndexAside(damage); err != nil {
+		return err
 	}
 	s.index, err = openIndex(s.dir)
 	return err
+}
+
+func (s *Store) setIndexAside(damage error) error {
+	path := filepath.Join(s.dir, "index.db")
+	for n := 1; ; n++ {
+		aside := path + ".damaged-" + strconv.Itoa(n)
+		if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", damage)
+		if err := os.Rename(path, aside); err != nil {
+			return fmt.Errorf("set index aside: %w", err)
+		}
+		return nil
+	}
 }
 
 // recover brings the index up to the log's end, and ends the sessions that were open. An index that proves damaged on the way is made again
@@ -308,9 +315,16 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 	}
 }
 
-// recoverIndex finds out what a failed update did.
-func (s *Store) recoverIndex() {
-	if err := s.index.reopen(); err != nil {
+// recoverIndex finds out what a failed update did, which was to take in the records up to end.
+func (s *Store) recoverIndex(failed error, end position) {
+	err := s.index.reopen()
+	if errors.Is(failed, errIndexDamaged) {
+		err = failed
+	}
+	if errors.Is(err, errIndexDamaged) {
+		err = s.rebuildIndex(err, end)
+	}
+	if err != nil {
 		s.problem(err)
 		return
 	}
@@ -321,6 +335,34 @@ func (s *Store) recoverIndex() {
 	}
 	s.committed(s.toApply[:n])
 	s.toApply = s.toApply[n:]
+}
+
+// rebuildIndex makes a damaged index again from the log up to end, while the store runs: once, as a disk that damages what was just written
+// would have it done for ever. Until it is done, sessions that have ended are missing where they are looked for.
+func (s *Store) rebuildIndex(damage error, end position) error {
+	if s.rebuilt {
+		return damage
+	}
+	s.rebuilt = true
+	if err := s.index.renew(s.dir, func() error { return s.setIndexAside(damage) }); err != nil {
+		return err
+	}
+	spans, err := segmentSpans(s.files)
+	if err != nil {
+		return err
+	}
+	for _, span := range spans {
+		if span.number > end.Segment {
+			break
+		}
+		if span.number == end.Segment {
+			span.end, span.last = min(span.end, end.Offset), false
+		}
+		if _, err := s.replaySegment(span, 0, func(*record) {}); err != nil {
+			return fmt.Errorf("replay log segment %d: %w", span.number, err)
+		}
+	}
+	return nil
 }
 
 // setClean notes whether something may be left over in the directories.

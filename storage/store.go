@@ -84,6 +84,7 @@ type Store struct {
 	chunksToName []*incoming
 	fresh        map[string]bool // chunks named since the index last took records
 	toApply      []*record
+	rebuilt      bool // the index was made again since the start: what it let go of meanwhile is not removed
 }
 
 // OpenStore opens or makes the store in cfg.Dir, recovering what a former process left open.
@@ -220,15 +221,16 @@ func (s *Store) finalCommit() error {
 	if len(s.live.all()) > 0 {
 		return fmt.Errorf("%d sessions could not be kept: %s", len(s.live.all()), s.Status().Problem)
 	}
+	clean := !s.rebuilt && !s.index.damaged.Load() // else the next start looks through everything
 	if s.log.end() == (position{}) {
-		return s.index.setClean(true)
+		return s.index.setClean(clean)
 	}
 	rec := &record{kind: recordReserved, ids: reservation{Through: s.live.newest(), Cutoff: s.cutoff.Load()}}
 	s.appendValue(rec, rec.ids)
 	if err := s.commit(); err != nil {
 		return err
 	}
-	return s.index.setClean(true)
+	return s.index.setClean(clean)
 }
 
 // problem notes why capture does not work.
