@@ -23,6 +23,7 @@ const (
 	pingPause = 30 * time.Second
 	pongTime  = 75 * time.Second // without a word from the browser
 	writeTime = 30 * time.Second // for one message
+	byeTime   = time.Second      // for what is being sent at the end, and the goodbye
 )
 
 // liveConn is one browser's live connection. What changes is marked; the writer makes the messages when the browser can take them, out of what is true then.
@@ -97,6 +98,8 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 	}
 	ctx, cancel := life(context.Background())
 	defer cancel()
+	// A browser that reads nothing holds up no stop: a write that waits for it ends with the connection.
+	context.AfterFunc(ctx, func() { time.AfterFunc(byeTime, func() { ws.Close() }) })
 	c.statusChanged()
 	var writing sync.WaitGroup
 	writing.Go(func() {
@@ -294,7 +297,7 @@ func (c *liveConn) write(ctx context.Context) {
 			err = c.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTime))
 		case <-ctx.Done():
 			bye := websocket.FormatCloseMessage(websocket.CloseGoingAway, "")
-			_ = c.ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+			_ = c.ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(byeTime))
 			return
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -266,6 +267,36 @@ func TestSlowBrowserGetsTheLatest(t *testing.T) {
 	messages := 0
 	slow.window(func(w LiveWindow) bool { messages++; return w.Total == sessions })
 	t.Logf("%d windows of 500 rows", messages)
+}
+
+// A browser that reads nothing is in the middle of a message when Millpond stops: nobody waits until that message has its time.
+func TestBrowserThatReadsNothingHoldsUpNoStop(t *testing.T) {
+	r := newRig(t)
+	for i := range maxCount {
+		r.record(exchange{url: fmt.Sprintf("http://a/%s/%d", strings.Repeat("long", 5000), i)})
+	}
+	b := r.open("/api/live", nil)
+	b.send(`{"type":"view","id":1,"from":0,"count":%d}`, maxCount)
+	for {
+		_, m, err := b.ws.NextReader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := make([]byte, len(`{"type":"window"`))
+		if _, err := io.ReadFull(m, head); err != nil {
+			t.Fatal(err)
+		}
+		if string(head) == `{"type":"window"` {
+			break
+		}
+	}
+	start := time.Now()
+	if err := r.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > writeTime/2 {
+		t.Errorf("it took %v to stop", took)
+	}
 }
 
 // Changes come at most ten times a second, however many there are.
