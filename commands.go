@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -23,13 +26,26 @@ func (c verifyCommand) Run(line *commandLine, s *streams) error {
 		problems++
 		fmt.Fprintln(s.out, problem)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case problems > 0:
+	}
+	if err := checkCA(filepath.Join(line.Data, "ca")); err != nil {
+		problems++
+		fmt.Fprintln(s.out, err)
+	}
+	if problems > 0 {
 		return fmt.Errorf("%s: %d things are wrong", line.Data, problems)
 	}
 	_, err = fmt.Fprintln(s.out, "nothing is wrong")
+	return err
+}
+
+// checkCA opens the authority in dir, where there is one: the next start makes one that is missing.
+func checkCA(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cert.pem")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	_, err := proxy.LoadCA(dir)
 	return err
 }
 

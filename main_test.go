@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"millpond/storage"
 )
 
 // The tests start this program as a user does: a process of its own, which is the test binary with asProgram set.
@@ -192,6 +194,30 @@ func TestProgramServesAndStops(t *testing.T) {
 	again.call(t, "/api/sessions?limit=1", &list)
 	if len(list.Sessions) != 1 || list.Sessions[0].State != "interrupted" || list.Sessions[0].ResponseBytes != origin.sent {
 		t.Errorf("what was in flight: got %+v, want interrupted with %d bytes", list.Sessions, origin.sent)
+	}
+}
+
+// TestVerifyTellsOfABrokenAuthority: the proxy would refuse to start with it.
+func TestVerifyTellsOfABrokenAuthority(t *testing.T) {
+	data := t.TempDir()
+	store, err := storage.OpenStore(storage.Config{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, code := output(t, "ca", "--data", data); code != 0 {
+		t.Fatalf("ca: exit %d, %s", code, errOut)
+	}
+	if out, errOut, code := output(t, "verify", "--data", data); code != 0 {
+		t.Errorf("verify: exit %d, %s%s", code, out, errOut)
+	}
+	if err := os.WriteFile(filepath.Join(data, "ca", "cert.pem"), []byte("xx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := output(t, "verify", "--data", data); code != 1 || !strings.Contains(out, "authority") {
+		t.Errorf("verify of a broken authority: exit %d, %s%s", code, out, errOut)
 	}
 }
 

@@ -325,3 +325,26 @@ func TestIndexDamagedWhileRunningIsMadeAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestVerifyTellsOfWhatNoStoreOpens: a directory that is refused for its format is not one in which nothing is wrong.
+func TestVerifyTellsOfWhatNoStoreOpens(t *testing.T) {
+	dir, _ := fillSegments(t)
+	format := filepath.Join(dir, "format")
+	for name, damage := range map[string]func() error{
+		"missing": func() error { return os.Remove(format) },
+		"newer":   func() error { return os.WriteFile(format, []byte("millpond 999\n"), 0o600) },
+		"other":   func() error { return os.WriteFile(format, []byte("999\n"), 0o600) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenStore(Config{Dir: dir})
+		if err == nil {
+			s.Close()
+			t.Fatalf("format %s: the store opens", name)
+		}
+		if err := Verify(dir, false, func(p string) { t.Error(p) }); err == nil {
+			t.Errorf("format %s: verify finds nothing wrong", name)
+		}
+	}
+}

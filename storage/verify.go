@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"millpond/migrations"
 )
 
 // Verify looks whether the store in dir, which no process may have open, holds together: the log's structure, the index and its
@@ -25,6 +27,9 @@ func Verify(dir string, full bool, report func(problem string)) (err error) {
 		return fmt.Errorf("verify store: %w", err)
 	}
 	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("verify store: %w", err)
+	}
+	if err := migrations.Check(dir, lockName); err != nil {
 		return fmt.Errorf("verify store: %w", err)
 	}
 	files, err := OpenDir(dir)
@@ -212,7 +217,7 @@ func (v *verifier) rows(tx *bbolt.Tx, want uint64, open map[uint64]*openSession)
 		count++
 		var row Row
 		id := idOf(k)
-		if err := decodeRow(&row, id, b, words); err != nil {
+		if err := decodeRow(&row, id, b, words.snapshot()); err != nil {
 			v.problem("session %d: %v", id, err)
 			return nil
 		}
