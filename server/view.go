@@ -168,7 +168,7 @@ func (v *view) scanSlice(ctx context.Context, store *storage.Store, p *pass) (do
 	var found []uint64
 	until := time.Now().Add(scanSlice)
 	cursor, looked := uint64(everything), 0
-	err = store.Scan(from, everything, func(r *storage.Row) bool {
+	err = store.ScanURLs(from, everything, func(r *storage.Row) bool {
 		if v.accepts(r) {
 			found = append(found, r.ID)
 		}

@@ -77,3 +77,31 @@ func BenchmarkLargeBody(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScan goes over 50,000 rows, as a list does, and as a view does.
+func BenchmarkScan(b *testing.B) {
+	const sessions = 50_000
+	s := openTest(b, b.TempDir())
+	for n := range sessions {
+		r := s.Begin(Session{
+			Method: "GET", Scheme: "https", Host: fmt.Sprintf("host%d.example.com", n%100), Path: fmt.Sprint("/some/longer/path/to/body?", n), Protocol: "HTTP/1.1",
+			Client: fmt.Sprintf("127.0.0.1:%d", 40000+n%20000), Upstream: "127.0.0.1:80", Status: 200, ContentType: "text/html", Flags: []string{FlagReused},
+			Timing: Timing{Started: time.Now()},
+		})
+		r.Body(Response).Wait(b.Context())
+		r.End(Done, "")
+	}
+	waitDurable(b, s)
+	for name, scan := range map[string]func(from, to uint64, fn func(*Row) bool) error{"rows": s.Scan, "URLs": s.ScanURLs} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				if err := scan(0, 1<<62, func(*Row) bool { n++; return true }); err != nil || n != sessions {
+					b.Fatal(n, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/sessions, "ns/row")
+		})
+	}
+}

@@ -60,12 +60,20 @@ func (d *dictionary) id(b *bbolt.Bucket, word string) (id uint32, ok bool, err e
 	return id, true, nil
 }
 
-// word returns the word of a number.
-func (d *dictionary) word(id uint32) string {
+// words are the words of a dictionary at some moment, by number, less one.
+type words []string
+
+// snapshot returns the words so far. Words are only ever added, so they need no lock.
+func (d *dictionary) snapshot() words {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if id == 0 || int(id) > len(d.words) {
+	return d.words[:len(d.words):len(d.words)]
+}
+
+// word returns the word of a number.
+func (w words) word(id uint32) string {
+	if id == 0 || int(id) > len(w) {
 		return ""
 	}
-	return d.words[id-1]
+	return w[id-1]
 }

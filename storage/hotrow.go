@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -151,6 +152,18 @@ func splitPort(addr string) (host string, port uint16) {
 	return h, uint16(n)
 }
 
+// joinPort is net.JoinHostPort in one allocation.
+func joinPort(host string, port uint16) string {
+	var room [64]byte
+	b := room[:0]
+	if strings.IndexByte(host, ':') >= 0 {
+		b = append(append(append(b, '['), host...), ']')
+	} else {
+		b = append(b, host...)
+	}
+	return string(strconv.AppendUint(append(b, ':'), uint64(port), 10))
+}
+
 // rowPlaceOf reads only where the row's record is.
 func rowPlaceOf(h []byte) (p rowPlace, state State, err error) {
 	if len(h) < hotRowSize {
@@ -176,7 +189,7 @@ func validRow(h []byte) bool {
 }
 
 // decodeRow fills r from the stored row. Nothing of r points into h.
-func decodeRow(r *Row, id uint64, h []byte, dict *dictionary) error {
+func decodeRow(r *Row, id uint64, h []byte, dict words) error {
 	if len(h) < hotRowSize {
 		return fmt.Errorf("decode row %d: %d bytes", id, len(h))
 	}
@@ -191,7 +204,10 @@ func decodeRow(r *Row, id uint64, h []byte, dict *dictionary) error {
 		r.Started = time.Unix(0, ns).UTC()
 	}
 	for i, bits := 0, le.Uint32(h[4:]); bits != 0 && i < len(rowFlags); i, bits = i+1, bits>>1 {
-		if bits&1 != 0 {
+		switch {
+		case bits == 1 && r.Flags == nil:
+			r.Flags = rowFlags[i : i+1 : i+1] // one flag is the most that most rows have
+		case bits&1 != 0:
 			r.Flags = append(r.Flags, rowFlags[i])
 		}
 	}
@@ -225,8 +241,34 @@ func decodeRow(r *Row, id uint64, h []byte, dict *dictionary) error {
 	}
 	if r.Client = client; client != "" {
 		if port := le.Uint16(h[36:]); port != 0 {
-			r.Client = net.JoinHostPort(client, strconv.Itoa(int(port)))
+			r.Client = joinPort(client, port)
 		}
+	}
+	return nil
+}
+
+// decodeURL is decodeRow for ScanURLs.
+func decodeURL(r *Row, id uint64, h []byte, dict words) error {
+	if len(h) < hotRowSize {
+		return fmt.Errorf("decode row %d: %d bytes", id, len(h))
+	}
+	le := binary.LittleEndian
+	*r = Row{ID: id, State: State(h[0]), Scheme: dict.word(le.Uint32(h[12:])), Host: dict.word(le.Uint32(h[16:]))}
+	for t := h[hotRowSize:]; len(t) > 0; {
+		length, n := binary.Uvarint(t[1:])
+		if n <= 0 || length > uint64(len(t)-1-n) {
+			return fmt.Errorf("decode row %d: text longer than the row", id)
+		}
+		text := t[1+n : 1+n+int(length)]
+		switch t[0] {
+		case textPath:
+			r.Path = string(text)
+		case textWord + 1:
+			r.Scheme = string(text)
+		case textWord + 2:
+			r.Host = string(text)
+		}
+		t = t[1+n+int(length):]
 	}
 	return nil
 }

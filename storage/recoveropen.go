@@ -120,7 +120,7 @@ func (s *Store) begunSession(o *openSession) (*Session, error) {
 	var row Row
 	err := s.index.view(func(tx *bbolt.Tx) (err error) {
 		if v := tx.Bucket(bucketRows).Get(idKey(o.id)); v != nil {
-			if err := decodeRow(&row, o.id, v, &s.index.dict); err != nil {
+			if err := decodeRow(&row, o.id, v, s.index.dict.snapshot()); err != nil {
 				return err
 			}
 		}

@@ -52,7 +52,7 @@ func (s *Store) Row(id uint64) (Row, error) {
 		if v == nil {
 			return fs.ErrNotExist
 		}
-		return decodeRow(&row, id, v, &s.index.dict)
+		return decodeRow(&row, id, v, s.index.dict.snapshot())
 	})
 	if err != nil {
 		return row, fmt.Errorf("read row %d: %w", id, err)
@@ -60,18 +60,31 @@ func (s *Store) Row(id uint64) (Row, error) {
 	return row, nil
 }
 
-// Scan calls fn for each session with an id in [from, to), in rising order, until fn returns false. No transaction is held for longer than 50 ms,
-// and none while fn runs.
-func (s *Store) Scan(from, to uint64, fn func(*Row) bool) error { return s.scan(from, to, false, fn) }
+// Scan calls fn for each session with an id in [from, to), in rising order, until fn returns false. A row is fn's until it returns.
+// No transaction is held for longer than 50 ms, and none while fn runs.
+func (s *Store) Scan(from, to uint64, fn func(*Row) bool) error {
+	return s.scan(from, to, false, decodeRow, fn)
+}
 
 // ScanDown is Scan in falling order.
 func (s *Store) ScanDown(from, to uint64, fn func(*Row) bool) error {
-	return s.scan(from, to, true, fn)
+	return s.scan(from, to, true, decodeRow, fn)
 }
 
-func (s *Store) scan(from, to uint64, down bool, fn func(*Row) bool) error {
+// ScanURLs is Scan for who looks through many sessions for the few to be read whole: of a row it may give no more than ID, State, Scheme, Host and Path.
+func (s *Store) ScanURLs(from, to uint64, fn func(*Row) bool) error {
+	return s.scan(from, to, false, decodeURL, fn)
+}
+
+// rowDecoder is decodeRow, or reads less.
+type rowDecoder func(r *Row, id uint64, h []byte, words words) error
+
+func (s *Store) scan(from, to uint64, down bool, decode rowDecoder, fn func(*Row) bool) error {
+	var rows []Row
 	for size := 64; from < to; size = min(2*size, scanBatch) { // the first rows at once, then many at a time
-		rows, rest, err := s.scanSome(from, to, down, size)
+		var rest [2]uint64
+		var err error
+		rows, rest, err = s.scanSome(rows[:0], from, to, down, size, decode)
 		if err != nil {
 			return fmt.Errorf("scan sessions: %w", err)
 		}
@@ -87,14 +100,14 @@ func (s *Store) scan(from, to uint64, down bool, fn func(*Row) bool) error {
 	return nil
 }
 
-// scanSome returns rows of the beginning of the range, and what is left of it. Sessions that end and are committed meanwhile are
+// scanSome appends to rows those of the beginning of the range, and returns them and what is left of it. Sessions that end and are committed meanwhile are
 // found either among the live, which are looked at first, or in the index.
-func (s *Store) scanSome(from, to uint64, down bool, size int) (rows []Row, rest [2]uint64, err error) {
+func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int, decode rowDecoder) (_ []Row, rest [2]uint64, err error) {
 	live := s.live.between(from, to)
-	rows = make([]Row, 0, size)
 	rest = [2]uint64{to, to}
 	err = s.index.view(func(tx *bbolt.Tx) error {
 		start := time.Now()
+		words := s.index.dict.snapshot() // after the transaction began, so that it has every word of it
 		c := tx.Bucket(bucketRows).Cursor()
 		k, v := seek(c, from, to, down)
 		for ; k != nil && inside(k, from, to); k, v = step(c, down) {
@@ -106,7 +119,7 @@ func (s *Store) scanSome(from, to uint64, down bool, size int) (rows []Row, rest
 				break
 			}
 			rows = append(rows, Row{})
-			if err := decodeRow(&rows[len(rows)-1], id, v, &s.index.dict); err != nil {
+			if err := decode(&rows[len(rows)-1], id, v, words); err != nil {
 				return err
 			}
 		}
