@@ -1,7 +1,9 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -146,4 +148,28 @@ func TestSessionsThatEndDuringASyncSurviveAKill(t *testing.T) {
 	slow.End(storage.Done, "")
 	eventually(t, "it is durable", durable(s, slow.ID()))
 	verify(t, s, dir)
+}
+
+// TestBodiesAreHashedAfterACrash ends before the digest of a large body is made: the next start makes it up, once nothing is recorded.
+func TestBodiesAreHashedAfterACrash(t *testing.T) {
+	s, _, dir := openFaulty(t, storage.Wait)
+	busy := s.Begin(storage.Session{Method: "GET"}) // a large body that goes on keeps the others from being hashed
+	busy.Body(storage.Response).Write(bytesOf(1, 1<<20))
+	body := bytesOf(2, 9<<20)
+	r := record(s, body)
+	eventually(t, "it is durable", durable(s, r.ID()))
+	if session, err := s.Session(r.ID()); err != nil || session.Sides[storage.Response].Body.SHA256 != nil {
+		t.Fatalf("it is hashed already, %v", err)
+	}
+	after, _ := crash(t, dir)
+	eventually(t, "the bodies are hashed", func() bool {
+		for id, body := range map[uint64][]byte{busy.ID(): bytesOf(1, 1<<20), r.ID(): body} {
+			session, err := after.Session(id)
+			sum := sha256.Sum256(body)
+			if err != nil || !bytes.Equal(session.Sides[storage.Response].Body.SHA256, sum[:]) {
+				return false
+			}
+		}
+		return true
+	})
 }

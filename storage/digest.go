@@ -23,20 +23,68 @@ type digestJob struct {
 }
 
 // digester hashes bodies of more than one chunk when the CPU is not needed for recording, and puts their digests into their sessions' records.
-func (s *Store) digester(ctx context.Context) {
+// Beside those that end it looks at the sessions below an id, newest first, for bodies that a former process was ended before it hashed.
+func (s *Store) digester(ctx context.Context, below uint64) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case job := <-s.digests:
-			if job.sum == nil {
-				job.sum = s.hashIdle(ctx, job)
-			}
-			if job.sum != nil {
-				s.keepDigest(job.id, job.side, job.sum)
-			}
+			s.makeDigest(ctx, job)
+			continue
+		default:
+		}
+		if below > 0 {
+			below = s.makeUp(ctx, below)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case job := <-s.digests:
+			s.makeDigest(ctx, job)
 		}
 	}
+}
+
+func (s *Store) makeDigest(ctx context.Context, job digestJob) {
+	if job.sum == nil {
+		job.sum = s.hashIdle(ctx, job)
+	}
+	if job.sum != nil {
+		s.keepDigest(job.id, job.side, job.sum)
+	}
+}
+
+// makeUp hashes the bodies of the newest session below an id that may lack digests, once nothing is recorded, and returns which that was; 0 where
+// there is none.
+func (s *Store) makeUp(ctx context.Context, below uint64) (id uint64) {
+	if s.idle(ctx) != nil {
+		return 0
+	}
+	err := s.ScanDown(0, below, func(r *Row) bool {
+		large := max(r.RequestBytes, r.ResponseBytes) > smallBody
+		if r.State != Open && (large || r.State == Interrupted) && ctx.Err() == nil {
+			id = r.ID
+		}
+		return id == 0 && ctx.Err() == nil
+	})
+	if err != nil {
+		s.logger.Warn("look for bodies to hash", "error", err)
+	}
+	if id == 0 {
+		return 0
+	}
+	session, err := s.Session(id)
+	if err != nil {
+		return id // deleted, or damaged: who reads it is told
+	}
+	for side := range session.Sides {
+		if b := &session.Sides[side].Body; b.Size > 0 && b.SHA256 == nil {
+			s.makeDigest(ctx, digestJob{id: id, side: Side(side)})
+		}
+	}
+	return id
 }
 
 // hashIdle hashes a body while nothing is recorded. It returns nil where that did not come to an end.

@@ -140,7 +140,9 @@ func (f *fold) begun(rec *record) error {
 	if err := o.putHead(); err != nil {
 		return err
 	}
-	return f.putRow(s, rowPlace{rec.at.slotID, o.first})
+	row := *s
+	row.State = Open // also where it ended: its last record is not here yet
+	return f.putRow(&row, rowPlace{rec.at.slotID, o.first})
 }
 
 // extent takes in that a run of an open body lies somewhere. Marks and extents of the same run have served.

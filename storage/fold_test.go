@@ -272,3 +272,21 @@ func waitDigests(t *testing.T, s *Store) {
 		}
 	}
 }
+
+// TestSessionWhoseEndIsNotAppliedIsNotDurable: what the log tells early of a session that has ended makes no durable row.
+func TestSessionWhoseEndIsNotAppliedIsNotDurable(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	rec := &record{kind: recordBegun, session: &Session{ID: 7, State: Done}, at: place{slotID{1, 0}, frameSize, 10}}
+	if _, err := s.index.apply([]*record{rec}, rec.at.end(), s.readSession, nil); err != nil {
+		t.Fatal(err)
+	}
+	row, err := s.Row(7)
+	if err != nil || row.State != Open || row.Durable {
+		t.Errorf("got state %s, durable %t, %v", row.State, row.Durable, err)
+	}
+	if _, err := s.index.apply([]*record{{kind: recordDeleted, gone: deletion{IDs: []uint64{7}}, at: place{slotID{1, 1}, 100, 10}}}, position{}, s.readSession, nil); err != nil {
+		t.Fatal(err)
+	}
+}

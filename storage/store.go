@@ -68,6 +68,7 @@ type Store struct {
 	digests    chan digestJob
 	digesting  sync.WaitGroup
 	endDigests context.CancelFunc
+	unclean    bool // the process before did not close the store, or its index was damaged
 	closing    chan struct{}
 	ended      chan struct{} // the committer has
 	closed     atomic.Bool
@@ -102,7 +103,11 @@ func OpenStore(cfg Config) (*Store, error) {
 	go s.committer(written, s.ended)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endDigests = cancel
-	s.digesting.Go(func() { s.digester(ctx) })
+	below := uint64(0)
+	if s.unclean {
+		below = s.live.newest() + 1
+	}
+	s.digesting.Go(func() { s.digester(ctx, below) })
 	return s, nil
 }
 
