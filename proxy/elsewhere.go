@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 
 	"millpond/storage"
 )
@@ -48,7 +50,12 @@ func (x *exchange) roundTrip() (*http.Response, error) {
 	}
 	host := r.URL.Host
 	x.rec.Change(func(s *storage.Session) { s.Upstream = host })
-	return x.client.transport(x.p).RoundTrip(r)
+	res, err := x.client.transport(x.p).RoundTrip(r)
+	var malformed textproto.ProtocolError
+	if errors.As(err, &malformed) {
+		err = errors.New("its answer is not HTTP") // net/http quotes the line, whatever it holds
+	}
+	return res, err
 }
 
 // recordedBody records what is read through it, and holds its reader back while the recording holds its share of memory.

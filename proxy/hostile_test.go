@@ -59,6 +59,23 @@ func TestRefusalsQuoteNothing(t *testing.T) {
 	}
 }
 
+func TestErrorOfAMovedExchangeQuotesNoField(t *testing.T) {
+	other := serveEach(t, func(u *peerConn) {
+		u.head()
+		u.send("HTTP/1.1 200 OK\r\nSet-Cookie SECRET\r\n\r\n")
+	})
+	h := startHarness(t, Config{RequestModifier: onRequest(func(r *http.Request) error {
+		r.URL.Host = other
+		return nil
+	})})
+	c := h.dial()
+	c.send(get("asked.invalid", "/"))
+	got, _ := c.rest()
+	if s := h.session(1); !strings.HasPrefix(got, "HTTP/1.1 502 ") || !strings.Contains(s.Error, "not HTTP") || strings.Contains(got+s.Error, "SECRET") {
+		t.Errorf("got %q, %q", got, s.Error)
+	}
+}
+
 func TestHeadsThatTwoProgramsReadDifferentlyAreRefused(t *testing.T) {
 	h := startHarness(t, Config{})
 	o := startOrigin(t)
