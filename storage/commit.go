@@ -56,7 +56,11 @@ func (s *Store) due() time.Duration {
 func (s *Store) commit() error {
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	if err := s.tryCommit(); err != nil {
+	err := s.tryCommit()
+	if diskFull(err) && s.dropBallast() {
+		err = s.tryCommit()
+	}
+	if err != nil {
 		s.problem(err)
 		return fmt.Errorf("commit: %s", reason(err))
 	}

@@ -64,17 +64,15 @@ func (s *Store) recover() error {
 	if damage := s.index.check(); damage != nil && !errors.Is(err, errIndexDamaged) {
 		err = fmt.Errorf("%w (%w)", err, damage)
 	}
+	s.log.close() // what it has in memory is made again from what is on disk
+	s.log = s.newLog()
 	if !errors.Is(err, errIndexDamaged) {
-		return err
+		return errors.Join(err, s.index.reopen()) // for who makes room and tries again
 	}
 	s.index.drop()
 	if err := s.replaceIndex(err); err != nil {
 		return err
 	}
-	if err := s.log.close(); err != nil {
-		return err
-	}
-	s.log = s.newLog()
 	return s.recoverInto(false)
 }
 

@@ -60,6 +60,16 @@ func (r *room) isLow() bool {
 	return r.low
 }
 
+// isTight reports whether the disk has no room for n bytes beside the headroom, without granting them.
+func (r *room) isTight(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := r.left
+	r.ask(n)
+	r.left = min(r.left, left)
+	return r.full
+}
+
 // ask finds out how much may be written, where that is n bytes at least. A disk that cannot tell is tried. r.mu is held.
 func (r *room) ask(n int) {
 	free, total, err := r.files.Space()

@@ -41,6 +41,8 @@ func (s *Store) Status() Status {
 	st.Free, st.Total, _ = s.files.Space()
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
+	} else if s.room.isFull() {
+		st.Problem = reason(errNoRoom)
 	} else if s.unkept.Load() > 0 {
 		st.Problem = "the disk does not keep up"
 	}

@@ -161,10 +161,14 @@ func openStore(cfg Config) (_ *Store, err error) {
 	s.handles = newHandles(s.files)
 	s.room.files = s.files
 	s.log = s.newLog()
-	if err := s.openIndex(); err != nil {
+	if err := s.makingRoom(s.openIndex); err != nil {
 		return nil, err
 	}
-	return s, s.recover()
+	if err := s.makingRoom(s.recover); err != nil {
+		return nil, err
+	}
+	s.makeBallast()
+	return s, nil
 }
 
 func (s *Store) newLog() *log {
@@ -258,6 +262,7 @@ func (s *Store) solved() {
 	trouble, unkept := s.trouble.Swap(nil), s.unkept.Swap(0)
 	if trouble != nil || unkept > 0 {
 		s.logger.Info("sessions are kept again", "not kept", unkept)
+		s.makeBallast()
 	}
 }
 
