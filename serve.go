@@ -29,13 +29,13 @@ const (
 )
 
 type serveCommand struct {
-	Proxy            string   `env:"MILLPOND_PROXY" default:"127.0.0.1:8080" placeholder:"ADDR" help:"The proxy's listener, HOST:PORT. Port 0 picks one; 0.0.0.0 lets devices in the network use it."`
-	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one."`
+	Proxy            string   `env:"MILLPOND_PROXY" default:"127.0.0.1:8080" placeholder:"ADDR" help:"The proxy's listener, HOST:PORT. Port 0 picks one; 0.0.0.0 lets devices in the network use it. ${default} where left out."`
+	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
 	Token            string   `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
 	AllowHost        []string `env:"MILLPOND_ALLOW_HOST" placeholder:"NAME" help:"A further name, NAME or NAME:PORT, by which browsers reach the dashboard, as through a reverse proxy."`
 	InsecureUpstream bool     `env:"MILLPOND_INSECURE_UPSTREAM" help:"Accept any upstream certificate, and say so on the session."`
 	UpstreamCA       string   `env:"MILLPOND_UPSTREAM_CA" name:"upstream-ca" type:"existingfile" placeholder:"FILE" help:"Further roots for upstream, PEM."`
-	SlowDisk         string   `env:"MILLPOND_SLOW_DISK" enum:"wait,cut" default:"wait" help:"What gives when the disk cannot keep up: the transfer waits, or the capture of its body is cut (${enum})."`
+	SlowDisk         string   `env:"MILLPOND_SLOW_DISK" enum:"wait,cut" default:"wait" help:"When the disk is slower than the traffic: wait slows the transfer and keeps all of it, cut ends the capture of that body (${enum})."`
 	LogFormat        string   `env:"MILLPOND_LOG_FORMAT" enum:"text,json" default:"text" help:"Form of the log on standard error (${enum})."`
 	Profiles         bool     `hidden:"" help:"Serve net/http/pprof on the dashboard, with the token. On a loopback listener only."`
 }
