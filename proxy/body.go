@@ -15,8 +15,9 @@ import (
 	"millpond/storage"
 )
 
-// giveFrom is the size from which a read is handed to the recording as it is; smaller ones are copied, so that a slow body does not tie up a buffer for each read.
-const giveFrom = storage.BufferSize / 2
+// worthGiving reports whether a read of n bytes is handed to the recording in its buffer. Others are copied and gathered: a buffer counts whole, and half-empty
+// ones would use up the memory that is there for a stalled disk with half the bytes.
+func worthGiving(b *storage.Buffer, n int) bool { return n >= len(b.B)/8*7 }
 
 // A read over TLS gives one record at most. RFC 8446, section 5.1. Four of them in one buffer are one write to disk, and count once; to read into
 // a larger block would hold memory for nothing while a connection waits.
@@ -184,7 +185,7 @@ func (p *passage) exactly(n int64) error {
 // record hands the first n bytes of b to the recording, without a copy if that is worth it, and waits while the recording holds its share of memory. It returns
 // the buffer if it is still ours.
 func (p *passage) record(b *storage.Buffer, n int) *storage.Buffer {
-	if n < giveFrom {
+	if !worthGiving(b, n) {
 		p.copied(b.B[:n])
 		return b
 	}

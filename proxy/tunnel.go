@@ -145,11 +145,11 @@ func (f *flow) run(ctx context.Context) end {
 				return end{flow: f, dst: err}
 			}
 			passed += int64(n)
-			if n < storage.BufferSize/4 { // copied, so that a trickle does not fill memory with empty buffers
-				f.body.Write(buf.B[:n])
-			} else {
+			if worthGiving(buf, n) {
 				f.body.Give(buf, n)
 				buf = nil
+			} else {
+				f.body.Write(buf.B[:n])
 			}
 			f.body.Wait(ctx)
 		}

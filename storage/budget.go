@@ -11,9 +11,9 @@ const (
 	// one is written.
 	ownMemory = 64 << 10
 
-	// sharedMemory is what all recordings together may hold beyond their own: a stall of the disk costs a body of 32 MiB nothing, and three hundred clients
-	// still fit into the resident size that is promised.
-	sharedMemory = 48 << 20
+	// sharedMemory is what all recordings together may hold beyond their own: a stall of the disk costs a body of 32 MiB nothing, also while others hold
+	// calmMemory, and three hundred clients still fit into the resident size that is promised.
+	sharedMemory = 52 << 20
 
 	// calmMemory is what of it recordings hold while the disk takes bytes: enough to keep it busy. A queue before a disk that works grows to
 	// whatever it may, makes nothing faster, and is what a SIGKILL loses. The rest is for a disk that stalls.
