@@ -287,8 +287,11 @@ func TestHTTP2MalformedRequestIsARow(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, f := range []hpack.HeaderField{
-		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/a"},
-		{Name: "cookie", Value: "a\r\nb: SECRET"}, {Name: "x\r\nauthorization", Value: "c"},
+		{Name: ":method", Value: "GET"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: "/a"},
+		{Name: "cookie", Value: "a\r\nb: SECRET"},
+		{Name: "x\r\nauthorization", Value: "c"},
 	} {
 		enc.WriteField(f)
 	}
