@@ -210,6 +210,9 @@ func (s *Store) giveUp(r *Recording, side Side, err error) {
 	if !errors.Is(err, errLost) {
 		s.problem(err)
 	}
+	if diskFull(err) && !errors.Is(err, errNoRoom) {
+		s.room.refuse()
+	}
 	b := &r.bodies[side]
 	r.mu.Lock()
 	b.kept = b.disk

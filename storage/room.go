@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 )
 
 const (
@@ -16,6 +17,10 @@ const (
 	roomStep = 8 << 20
 )
 
+// refusedTime is how long bodies are not tried again after the disk refused one that should have fitted, as it does where it is out of quota or of inodes. Else
+// each would begin, be cut, and the problem would come and go.
+const refusedTime = 5 * time.Second
+
 // errNoRoom is why a body is not written: the disk is full, but for the headroom.
 var errNoRoom = fmt.Errorf("keep the last of the disk for records: %w", syscall.ENOSPC)
 
@@ -26,7 +31,9 @@ type room struct {
 	mu   sync.Mutex
 	left int  // bytes that may be written before the disk is asked again
 	full bool // bodies are refused until twice the headroom is free, so that the next one is not cut at once
-	low  bool // not even sessions without bodies are begun
+
+	refused time.Time // when the disk refused a body, whatever it says that it has left
+	low     bool      // not even sessions without bodies are begun
 }
 
 // take is asked before n bytes of a body are written, and is errNoRoom where they would take from the headroom.
@@ -41,6 +48,13 @@ func (r *room) take(n int) error {
 	}
 	r.left -= n
 	return nil
+}
+
+// refuse says that the disk refused a body for want of room.
+func (r *room) refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused, r.left, r.full = time.Now(), 0, true
 }
 
 // isFull reports whether bodies are refused, after asking the disk again.
@@ -72,6 +86,9 @@ func (r *room) isTight(n int) bool {
 
 // ask finds out how much may be written, where that is n bytes at least. A disk that cannot tell is tried. r.mu is held.
 func (r *room) ask(n int) {
+	if time.Since(r.refused) < refusedTime {
+		return
+	}
 	free, total, err := r.files.Space()
 	if err != nil {
 		r.left, r.full, r.low = max(n, roomStep), false, false

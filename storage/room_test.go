@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"millpond/storage"
+	"millpond/storage/storagetest"
 )
 
 // A disk that is full for bodies has room for records: sessions go on being kept without bodies, and can be deleted.
@@ -69,4 +71,26 @@ func TestFullDiskKeepsRoomForDeletions(t *testing.T) {
 	eventually(t, "it is durable", durable(s, after.ID()))
 	checkRead(t, s, after.ID(), bytesOf(2, 1000))
 	verify(t, s, dir)
+}
+
+// TestProblemStaysWhileBodiesAreRefused: a disk that takes records and no files for bodies is a problem that does not come and go with each commit.
+func TestProblemStaysWhileBodiesAreRefused(t *testing.T) {
+	s, disk, _ := openFaulty(t, storage.Wait)
+	before := record(s, bytesOf(1, 1000))
+	eventually(t, "it is durable", durable(s, before.ID()))
+	disk.Fail(storagetest.Create, syscall.ENOSPC)
+	cut := record(s, bytesOf(2, 1<<20))
+	eventually(t, "it is durable", durable(s, cut.ID()))
+	for i := range uint64(3) {
+		r := record(s, bytesOf(i, 1000))
+		eventually(t, "it is durable", durable(s, r.ID()))
+		if p := s.Status().Problem; !strings.HasPrefix(p, "the disk is full") {
+			t.Errorf("problem %q", p)
+		}
+	}
+	disk.Heal()
+	eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" })
+	after := record(s, bytesOf(3, 1<<20))
+	eventually(t, "it is durable", durable(s, after.ID()))
+	checkRead(t, s, after.ID(), bytesOf(3, 1<<20))
 }
