@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import type { Page } from "@playwright/test";
 import { expect, test } from "./fixtures.ts";
 
 test("a share shows one session in another browser, and dies when it is revoked", async ({ browser, dashboard, device, millpond, origin }) => {
@@ -7,6 +8,8 @@ test("a share shows one session in another browser, and dies when it is revoked"
 	for (const path of ["/get/other?seed=1&size=500", "/get/kept?seed=2&size=300000"])
 		await device.evaluate(async (address) => (await fetch(address)).arrayBuffer(), origin.url("https", path));
 	await dashboard.getByRole("row").filter({ hasText: "/get/kept" }).click();
+	await dashboard.getByRole("tab", { name: "Response" }).click();
+	await expectToFit(dashboard);
 	await dashboard.getByRole("button", { name: "Share", exact: true }).click();
 	await dashboard.getByRole("button", { name: "Make a link" }).click();
 	const link = await dashboard.getByRole("textbox", { name: "The link" }).inputValue();
@@ -15,6 +18,7 @@ test("a share shows one session in another browser, and dies when it is revoked"
 	await guest.goto(link);
 	await expect(guest.getByText("/get/kept").first()).toBeVisible();
 	await guest.getByRole("tab", { name: "Response" }).click();
+	await expectToFit(guest);
 	const begun = guest.waitForEvent("download");
 	await guest.getByRole("link", { name: "Download" }).click();
 	const file = readFileSync(await (await begun).path());
@@ -52,5 +56,17 @@ test("a share shows one session in another browser, and dies when it is revoked"
 	await expect(guest.getByText("There is nothing here")).toBeVisible();
 	await guest.context().close();
 });
+
+/** Expects that a page with a body shown is no wider than its window, narrow or wide. The body's hash is its longest word. */
+async function expectToFit(page: Page) {
+	const before = page.viewportSize();
+	await expect(page.getByText(/^sha256 [0-9a-f]{64}$/)).toBeVisible();
+	for (const width of [400, 1024]) {
+		await page.setViewportSize({ width, height: 800 });
+		const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+		expect(content, `the page at ${width} px`).toBeLessThanOrEqual(window ?? 0);
+	}
+	if (before) await page.setViewportSize(before);
+}
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
