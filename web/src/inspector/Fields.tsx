@@ -6,13 +6,13 @@ import { readHead, startLine } from "./heads";
 
 type Field = readonly [string, string];
 
-/** A side's head: what was sent on, in the order and spelling of the wire, and what was received where that differs. */
-export function Fields({ message, side }: { message: Message; side: Side }) {
+/** A side's head: what was sent on, in the order and spelling of the wire, and what was received where that differs. `alone`, without a body below, it takes the room. */
+export function Fields({ message, side, alone }: { message: Message; side: Side; alone: boolean }) {
 	const [received, setReceived] = useState(false);
 	if (message.head === "" && message.fields.length === 0) return null;
 	const shown = received && message.received ? readHead(message.received) : { start: startLine(message.head), fields: message.fields };
 	return (
-		<section className={styles.fields} aria-label={`Fields of the ${side}`}>
+		<section className={`${styles.fields} ${alone ? styles.alone : ""}`} aria-label={`Fields of the ${side}`}>
 			{message.received && (
 				<div className={styles.which}>
 					<span className="seg">

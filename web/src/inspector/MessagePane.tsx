@@ -14,7 +14,7 @@ export function MessagePane(props: { api: Api; session: Session; side: Side; sam
 	const nothing = message.body.size === 0 && message.body.passed === 0 && !growing;
 	return (
 		<div className={styles.pane}>
-			<Fields message={message} side={side} />
+			<Fields message={message} side={side} alone={nothing} />
 			{growing && <Progress message={message} samples={props.samples} />}
 			{message.body.missing && (
 				<p className={styles.missing} role="note">
