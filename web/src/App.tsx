@@ -1,5 +1,7 @@
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
+import { flushSync } from "react-dom";
 import styles from "./App.module.css";
+import { DeleteDialog } from "./dialogs/DeleteDialog";
 import { Footer } from "./Footer";
 import { Inspector } from "./inspector/Inspector";
 import { SessionsPane } from "./list/SessionsPane";
@@ -8,6 +10,7 @@ import { TokenPage } from "./TokenPage";
 import { TopBar } from "./TopBar";
 import type { Dashboard } from "./state/dashboard";
 import { useStore } from "./state/store";
+import type { Summary } from "./types";
 
 /** The page of the dashboard, or why it is not shown. */
 export function App({ dashboard }: { dashboard: Dashboard }) {
@@ -35,6 +38,7 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 	const inspecting = useStore(dashboard.inspecting);
 	const { selected } = useStore(dashboard.list.state);
 	const open = inspecting && selected !== undefined;
+	const [deleting, setDeleting] = useState<Summary>();
 	useEffect(() => {
 		const onKey = (event: KeyboardEvent) => {
 			if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
@@ -42,6 +46,8 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 			if (event.key === "/") {
 				event.preventDefault();
 				document.getElementById("filter")?.focus();
+			} else if (event.key === "Delete") {
+				setDeleting(dashboard.list.state.get().selected?.row);
 			} else if (event.key === "Escape" && dashboard.inspecting.get()) {
 				dashboard.closeInspector();
 				document.getElementById("sessions")?.focus();
@@ -60,6 +66,7 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 						api={dashboard.api}
 						session={dashboard.session}
 						row={selected.row}
+						onDelete={() => setDeleting(selected.row)}
 						onClose={() => {
 							dashboard.closeInspector();
 							document.getElementById("sessions")?.focus();
@@ -68,6 +75,17 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 				)}
 			</main>
 			<Footer dashboard={dashboard} />
+			{deleting && (
+				<DeleteDialog
+					dashboard={dashboard}
+					row={deleting}
+					onClose={(deleted) => {
+						// The dialog must be gone before anything outside it can have the focus.
+						flushSync(() => setDeleting(undefined));
+						if (deleted) document.getElementById("sessions")?.focus();
+					}}
+				/>
+			)}
 		</div>
 	);
 }

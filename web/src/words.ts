@@ -33,8 +33,12 @@ const flagMeanings: Record<string, [word: string, meaning: string]> = {
 	tunnel: ["tunnel", "The bytes passed through unread. The request body is what the client sent, the response body what the server sent."],
 	upgraded: ["upgraded", "The exchange became another protocol after its head."],
 	cut: ["capture cut", "Capture of a body stopped before the body did. The traffic itself went on."],
-	reused: ["reused connection", "It was sent on an upstream connection that had served before."],
 };
+
+/** The flags that tell of something unusual. That a connection had served before is usual. */
+export function unusual(flags: readonly string[]): string[] {
+	return flags.filter((flag) => flag !== "reused");
+}
 
 /** A flag as a short word and a sentence. An unknown flag is its own word. */
 export function flagWords(flag: string): { word: string; meaning: string } {

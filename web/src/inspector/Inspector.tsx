@@ -5,7 +5,7 @@ import { statusClass } from "../list/Row";
 import type { OpenSession } from "../state/session";
 import { useStore } from "../state/store";
 import type { Summary } from "../types";
-import { flagWords, reasonOf, stateWords, urlParts } from "../words";
+import { flagWords, reasonOf, stateWords, unusual, urlParts } from "../words";
 import styles from "./Inspector.module.css";
 import { MessagePane } from "./MessagePane";
 import { Overview } from "./Overview";
@@ -14,7 +14,7 @@ const tabs = ["Overview", "Request", "Response"] as const;
 type Tab = (typeof tabs)[number];
 
 /** Shows one session. `row` is what the list knows of it, which is there at once; the rest follows. */
-export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; onClose?: () => void }) {
+export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; onDelete?: () => void; onClose?: () => void }) {
 	const { session, problem, samples, id } = useStore(props.session.state);
 	const [tab, setTab] = useState<Tab>("Overview");
 	const known = session ?? (props.row?.id === id ? props.row : undefined);
@@ -47,6 +47,11 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 					))}
 				</div>
 				<span className="grow" />
+				{known && props.onDelete && (
+					<button type="button" className={`quiet ${styles.delete}`} aria-label={`Delete session ${known.id}`} aria-keyshortcuts="Delete" onClick={props.onDelete}>
+						Delete…
+					</button>
+				)}
 				{props.onClose && (
 					<button type="button" className={styles.close} aria-label="Close the inspector" onClick={props.onClose}>
 						×
@@ -97,7 +102,7 @@ function Title({ known, head, tls }: { known: Summary; head: string; tls: { clie
 				<span className="num">
 					started {formatDay(known.started)} {formatTime(known.started)}
 				</span>
-				{known.flags.map((flag) => (
+				{unusual(known.flags).map((flag) => (
 					<span key={flag} className={styles.flag} title={flagWords(flag).meaning}>
 						{flagWords(flag).word}
 					</span>

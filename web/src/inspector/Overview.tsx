@@ -1,12 +1,13 @@
 import { formatBytes, formatCount, formatDuration } from "../format";
 import type { Body, Session } from "../types";
-import { flagWords, stateMeaning, story } from "../words";
+import { flagWords, stateMeaning, story, unusual } from "../words";
 import styles from "./Overview.module.css";
 import { phasesOf } from "./phases";
 
 /** What happened, in words; then how long it took, and how much it was. */
 export function Overview({ session }: { session: Session }) {
 	const { request, response, tls } = session;
+	const flags = unusual(session.flags);
 	const bad = session.state !== "open" && session.state !== "done";
 	return (
 		<div className={styles.overview} tabIndex={-1}>
@@ -17,11 +18,11 @@ export function Overview({ session }: { session: Session }) {
 				<Missing side="response" body={response.body} />
 				{session.state !== "open" && !session.durable && <p className="dim">It is not yet safe from a power cut; that takes a moment.</p>}
 			</section>
-			{session.flags.length > 0 && (
+			{flags.length > 0 && (
 				<section>
 					<h3>What is unusual</h3>
 					<dl className={styles.facts}>
-						{session.flags.map((flag) => (
+						{flags.map((flag) => (
 							<div key={flag}>
 								<dt>{flagWords(flag).word}</dt>
 								<dd>{flagWords(flag).meaning}</dd>
@@ -47,6 +48,7 @@ export function Overview({ session }: { session: Session }) {
 					<Fact name="Client" value={session.client} />
 					<Fact name="Asked for" value={session.host} />
 					<Fact name="Upstream" value={session.upstream} />
+					<Fact name="To upstream" value={session.flags.includes("reused") ? "a connection that had served before" : ""} />
 					<Fact name="Protocol" value={session.protocol} />
 					<Fact name="Server name (SNI)" value={tls?.server_name} />
 					<Fact name="ALPN" value={tls?.alpn} />

@@ -103,7 +103,6 @@ function onKey(event: KeyboardEvent, dashboard: Dashboard): void {
 		Home: () => list.select(0),
 		End: () => list.select(Number.POSITIVE_INFINITY),
 		Enter: () => dashboard.inspect(),
-		Delete: () => dashboard.deleteSelected(),
 	};
 	const move = moves[event.key];
 	if (!move) return;

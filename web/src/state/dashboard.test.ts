@@ -51,10 +51,17 @@ describe("deleting", () => {
 		server.json("DELETE /api/sessions/2", () => ({ deleted: 1 }));
 		server.json("DELETE /api/sessions/3", () => ({ deleted: 1 }));
 		dashboard.list.select(1);
-		await dashboard.deleteSelected();
+		await dashboard.deleteSession(2);
 		expect(dashboard.list.state.get().selected?.id).toBe(3);
-		await dashboard.deleteSelected();
+		await dashboard.deleteSession(3);
 		expect(dashboard.list.state.get().selected?.id).toBe(2);
+	});
+
+	test("another session leaves the selected one selected", async () => {
+		server.json("DELETE /api/sessions/2", () => ({ deleted: 1 }));
+		dashboard.list.select(0);
+		await dashboard.deleteSession(2);
+		expect(dashboard.list.state.get().selected?.id).toBe(1);
 	});
 
 	test("all, or all that match, and closes the inspector", async () => {
@@ -73,11 +80,11 @@ describe("deleting", () => {
 
 	test("what does not work says why, until the next attempt", async () => {
 		dashboard.list.select(0);
-		await dashboard.deleteSelected();
+		await dashboard.deleteSession(1);
 		expect(dashboard.complaint.get()).toBe("There is no such session.");
 		expect(dashboard.list.state.get().selected?.id).toBe(1);
 		server.json("DELETE /api/sessions/1", () => ({ deleted: 1 }));
-		await dashboard.deleteSelected();
+		await dashboard.deleteSession(1);
 		expect(dashboard.complaint.get()).toBe("");
 	});
 });

@@ -84,12 +84,12 @@ export class Dashboard {
 		else this.session.close();
 	};
 
-	/** Deletes the selected session, and selects the one that takes its place. */
-	async deleteSelected(): Promise<void> {
-		const { selected, first } = this.list.state.get();
-		if (!selected) return;
+	/** Deletes a session. Where it is the selected one, the one that takes its place is selected. */
+	async deleteSession(id: number): Promise<void> {
 		await this.attempt(async () => {
-			await this.api.delete(`sessions/${selected.id}`);
+			await this.api.delete(`sessions/${id}`);
+			const { selected, first } = this.list.state.get();
+			if (selected?.id !== id) return;
 			const next = this.list.rowAt(selected.position - first + 1) ? 1 : -1;
 			this.list.move(next);
 		});

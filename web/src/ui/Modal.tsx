@@ -1,11 +1,12 @@
-import { type ReactNode, useEffect, useId, useRef } from "react";
+import { type ReactNode, useId, useLayoutEffect, useRef } from "react";
 import styles from "./Modal.module.css";
 
-/** A native modal dialog. It is open while it is mounted; Escape and a click beside it close it. */
+/** A native modal dialog. It is open while it is mounted; Escape and a click beside it close it. The focus goes back to where it came from. */
 export function Modal({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
 	const dialog = useRef<HTMLDialogElement>(null);
 	const heading = useId();
-	useEffect(() => {
+	// Only a dialog that is closed while it is in the page gives the focus back: a later effect's end would come after it was taken out.
+	useLayoutEffect(() => {
 		const element = dialog.current;
 		if (element && !element.open) element.showModal();
 		return () => element?.close();
