@@ -20,8 +20,8 @@ const (
 	calmMemory = 2 << 20
 
 	// calmTime is how long after its last progress a disk still counts as working. The kernel holds writers back for up to 200 ms at a time while it
-	// writes out what they wrote before, and a busy machine has workers wait for a processor as long.
-	calmTime = 500 * time.Millisecond
+	// writes out what they wrote before.
+	calmTime = 250 * time.Millisecond
 
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
 	// could see that.
