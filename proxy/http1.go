@@ -68,7 +68,7 @@ func (h *http1) closeCurrent() {
 	up := h.current
 	h.mu.Unlock()
 	if up != nil {
-		up.Close()
+		bottom(up).Close() // below TLS: upstream's answer to a close_notify could be the end that the client did not wait for
 	}
 }
 
