@@ -58,6 +58,11 @@ export function urlParts(session: Pick<Summary, "scheme" | "host" | "path">): { 
 	return { scheme, host: readable(session.host), path: readable(session.path) };
 }
 
+/** Whether nobody knows when a session ended: Millpond itself was ended before it, and says 0. */
+export function endUnknown(session: Pick<Summary, "state" | "duration">): boolean {
+	return session.state === "interrupted" && session.duration === 0;
+}
+
 /** What happened, in one sentence a person would say. */
 export function story(session: Session): string {
 	const where = session.host || "the server";

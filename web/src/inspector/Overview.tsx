@@ -1,6 +1,6 @@
 import { formatBytes, formatCount, formatDuration } from "../format";
 import type { Body, Session } from "../types";
-import { flagWords, stateMeaning, story, unusual } from "../words";
+import { endUnknown, flagWords, stateMeaning, story, unusual } from "../words";
 import styles from "./Overview.module.css";
 import { phasesOf } from "./phases";
 
@@ -124,7 +124,7 @@ function Timing({ session }: { session: Session }) {
 				))}
 				<tr className={styles.total}>
 					<th scope="row">{session.state === "open" ? "So far" : "Total"}</th>
-					<td className="num">{formatDuration(session.duration)}</td>
+					<td className="num">{endUnknown(session) ? "—" : formatDuration(session.duration)}</td>
 				</tr>
 			</tbody>
 		</table>

@@ -36,6 +36,13 @@ test("a connection made before the request began takes nothing from it", () => {
 	expect(phasesOf({ duration: 200, timing }).phases.at(-1)).toMatchObject({ name: "Send request", start: 0, duration: 100 });
 });
 
+test("where the end is not known, the phases before it are", () => {
+	const timing = { started: at("11.0"), request_sent: at("11.001"), response_head: at("11.1") };
+	const { phases, total } = phasesOf({ duration: 0, timing });
+	expect(phases.map((phase) => phase.name)).toEqual(["Send request", "Wait for response"]);
+	expect(total).toBeCloseTo(100);
+});
+
 test("what never came has no phase, and a bad time breaks nothing", () => {
 	expect(phasesOf({ duration: 0, timing: { started: at("11.0"), connect: at("11.0") } })).toEqual({ phases: [], total: 0.001 });
 	expect(phasesOf({ duration: 5, timing: { started: "" } })).toEqual({ phases: [], total: 1 });

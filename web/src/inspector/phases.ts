@@ -30,7 +30,8 @@ export function phasesOf({ timing, duration }: Timed): { phases: Phase[]; total:
 	// A connection that stood before the request was reused, or was made for the tunnel around it.
 	add("Send request", Math.max(0, ready ?? 0), sent);
 	add("Wait for response", Math.max(0, sent ?? ready ?? 0), head);
-	add("Receive", head, Math.max(duration, head ?? 0), "get");
+	// A duration of 0 after a head is one that nobody knows.
+	if (duration > 0) add("Receive", head, Math.max(duration, head ?? 0), "get");
 	return { phases, total: Math.max(duration, ...phases.map((phase) => phase.start + phase.duration), 0.001) };
 }
 

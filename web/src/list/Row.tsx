@@ -1,7 +1,7 @@
 import { formatBytes, formatCount, formatDurationShort, shortType } from "../format";
 import { readable } from "../text/wire";
 import type { Summary } from "../types";
-import { stateWords } from "../words";
+import { endUnknown, stateWords } from "../words";
 import styles from "./SessionsPane.module.css";
 import { barsOf, type Scale } from "./waterfall";
 
@@ -69,7 +69,7 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 				{formatBytes(row.response_bytes)}
 			</span>
 			<span className="num" role="gridcell">
-				{formatDurationShort(row.duration)}
+				{endUnknown(row) ? "—" : formatDurationShort(row.duration)}
 			</span>
 			<span className={styles.waterfall} role="gridcell" aria-hidden="true">
 				{barsOf(row, scale).map((bar) => (
