@@ -1,4 +1,4 @@
-import { type KeyboardEvent, useMemo } from "react";
+import { type KeyboardEvent, useEffect, useMemo } from "react";
 import { Virtual } from "../scroll/Virtual";
 import { visibleRows } from "../scroll/geometry";
 import type { Dashboard } from "../state/dashboard";
@@ -26,6 +26,10 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 		() => scaleOf(rows.slice(Math.max(0, inView.from + first - from), Math.max(0, inView.to + first - from))),
 		[rows, inView.from, inView.to, first, from],
 	);
+	useEffect(() => {
+		// Its keys work at once, unless something else has the focus.
+		if (document.activeElement === document.body) document.getElementById("sessions")?.focus();
+	}, []);
 	const { selected } = state;
 	const empty = state.ready && state.total === 0 && !state.scanning;
 	return (
@@ -102,7 +106,10 @@ function onKey(event: KeyboardEvent, dashboard: Dashboard): void {
 		PageUp: () => list.move(-list.scroller.page()),
 		Home: () => list.select(0),
 		End: () => list.select(Number.POSITIVE_INFINITY),
-		Enter: () => dashboard.inspect(),
+		Enter: () => {
+			if (!list.state.get().selected) list.move(0);
+			dashboard.inspect();
+		},
 	};
 	const move = moves[event.key];
 	if (!move) return;
