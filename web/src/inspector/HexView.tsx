@@ -52,7 +52,7 @@ export function HexView({ source, tools, download, sha256 }: BodyViewProps) {
 			<div className={styles.tools}>
 				{tools}
 				<span className="grow" />
-				<GoTo size={size} onGo={(offset) => scroller.scrollTo(Math.floor(offset / width) * rowHeight)} />
+				<GoTo size={size} growing={growing} onGo={(offset) => scroller.scrollTo(Math.floor(offset / width) * rowHeight)} />
 				{download}
 			</div>
 			<div ref={frame} className={styles.view}>

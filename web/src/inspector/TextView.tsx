@@ -42,7 +42,7 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 					</span>
 				)}
 				<span className="grow" />
-				{pages > 1 && <GoTo size={size} onGo={(offset) => document.showOffset(offset)} />}
+				{pages > 1 && <GoTo size={size} growing={growing} onGo={(offset) => document.showOffset(offset)} />}
 				{download}
 			</div>
 			<div ref={frame} className={styles.view}>
