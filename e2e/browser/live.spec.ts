@@ -19,7 +19,7 @@ test("a body that is still coming is shown in hex, and grows", async ({ dashboar
 	const before = await numberIn(counted);
 	await expect(async () => expect(await numberIn(counted)).toBeGreaterThan(before)).toPass();
 
-	const listed = row.getByRole("gridcell").nth(6);
+	const listed = row.getByRole("gridcell", { includeHidden: true }).nth(6);
 	const listedBefore = await listed.textContent();
 	await expect(listed).not.toHaveText(listedBefore ?? "");
 });
