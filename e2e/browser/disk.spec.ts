@@ -62,7 +62,7 @@ test("a full disk is told, what passes is not hurt, and capture comes back when 
 	await expect(page.getByText(/captured to byte \d+: the disk is full/).first()).toBeVisible();
 	await info.attach("the disk is full", { body: await page.screenshot(), contentType: "image/png" });
 
-	await page.getByRole("button", { name: "Clear", exact: true }).click();
+	await page.getByRole("button", { name: "Clear…", exact: true }).click();
 	await page.getByRole("button", { name: /^Delete all/ }).click();
 	await expect(alert).toBeHidden({ timeout: 15_000 });
 	await expect(page.getByRole("status").filter({ hasText: /^Recording$/ })).toBeVisible();

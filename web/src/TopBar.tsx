@@ -15,6 +15,10 @@ type Dialog = "clear" | "share" | "connect" | undefined;
 export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 	const [dialog, setDialog] = useState<Dialog>();
 	const { total, selected } = useStore(dashboard.list.state);
+	const status = useStore(dashboard.status);
+	const traffic = useStore(dashboard.traffic);
+	// A filter that nothing matches still leaves something to delete.
+	const nothing = total === 0 && (traffic?.store.sessions ?? status?.store.sessions ?? 0) === 0;
 	const close = () => setDialog(undefined);
 	return (
 		<header className={styles.top}>
@@ -26,8 +30,14 @@ export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 			<Filter dashboard={dashboard} />
 			<Count dashboard={dashboard} />
 			<div className={styles.buttons}>
-				<button type="button" className="quiet" disabled={total === 0} onClick={() => setDialog("clear")}>
-					Clear
+				<button
+					type="button"
+					className="quiet"
+					disabled={nothing}
+					title={nothing ? "There are no sessions to delete" : "Delete captured sessions…"}
+					onClick={() => setDialog("clear")}
+				>
+					Clear…
 				</button>
 				<button
 					type="button"
@@ -44,7 +54,7 @@ export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 				<ThemeButton />
 			</div>
 			{dialog === "clear" && <ClearDialog dashboard={dashboard} onClose={close} />}
-			{dialog === "share" && selected && <ShareDialog api={dashboard.api} row={selected.row} onClose={close} />}
+			{dialog === "share" && selected && <ShareDialog api={dashboard.api} row={selected.row} listens={status?.dashboard ?? ""} onClose={close} />}
 			{dialog === "connect" && <ConnectDialog dashboard={dashboard} onClose={close} />}
 		</header>
 	);
@@ -63,7 +73,7 @@ function Recording({ dashboard }: { dashboard: Dashboard }) {
 		<span
 			className={`${styles.recording} ${works ? styles.works : known ? styles.fails : ""}`}
 			role="status"
-			title={known ? store.problem : "Not connected to Millpond, so it cannot be told"}
+			title={works ? "What passes through the proxy is being captured" : known ? store.problem : "Not connected to Millpond, so it cannot be told"}
 		>
 			<i aria-hidden="true" />
 			{word}

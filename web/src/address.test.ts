@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { localProxy, splitAddress } from "./address";
+import { isLoopback, localProxy, splitAddress } from "./address";
 
 test.each([
 	["127.0.0.1:8080", { host: "127.0.0.1", port: "8080" }],
@@ -13,3 +13,14 @@ test.each([
 	["[::1]:8080", "[::1]:8080"],
 	["192.168.1.10:3128", "192.168.1.10:3128"],
 ])("on its own machine %s is reached at %s", (address, want) => expect(localProxy(address)).toBe(want));
+
+test.each([
+	["localhost", true],
+	["millpond.localhost", true],
+	["127.0.0.1", true],
+	["127.8.0.1", true],
+	["[::1]", true],
+	["192.168.1.10", false],
+	["127.example.com", false],
+	["localhost.example.com", false],
+])("%s leads only to this machine: %s", (host, want) => expect(isLoopback(host)).toBe(want));

@@ -10,3 +10,9 @@ export function localProxy(address: string): string {
 	if (host === "0.0.0.0" || host === "::" || host === "") return `127.0.0.1:${port}`;
 	return address;
 }
+
+/** Whether a host name, as a page's address has it, leads only to the machine it is used on. */
+export function isLoopback(host: string): boolean {
+	const name = host.toLowerCase().replaceAll(/^\[|\]$/g, "");
+	return name === "localhost" || name.endsWith(".localhost") || name === "::1" || /^127(\.\d{1,3}){3}$/.test(name);
+}

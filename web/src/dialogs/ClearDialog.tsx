@@ -24,8 +24,8 @@ export function ClearDialog({ dashboard, onClose }: { dashboard: Dashboard; onCl
 				<button type="button" className="quiet" onClick={onClose}>
 					Keep them
 				</button>
-				{filter !== "" && (
-					<button type="button" className="danger" disabled={working || total === 0} onClick={() => remove(filter)}>
+				{filter !== "" && total > 0 && (
+					<button type="button" className="danger" disabled={working} onClick={() => remove(filter)}>
 						Delete the {formatNumberOf(total, "session")} with “{filter.length > 20 ? `${filter.slice(0, 20)}…` : filter}”
 					</button>
 				)}

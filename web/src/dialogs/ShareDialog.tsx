@@ -1,10 +1,11 @@
 import { useEffect, useState } from "react";
+import { isLoopback, splitAddress } from "../address";
 import type { Api } from "../client";
 import { formatDuration, formatTime } from "../format";
 import { SessionShares } from "../state/shares";
 import { useStore } from "../state/store";
 import type { Share, Summary } from "../types";
-import { CopyButton } from "../ui/Copyable";
+import { Copyable, CopyButton } from "../ui/Copyable";
 import { Modal } from "../ui/Modal";
 import { urlParts } from "../words";
 import styles from "./dialogs.module.css";
@@ -17,8 +18,9 @@ const lives: [label: string, seconds: number][] = [
 	["30 days", 30 * 24 * hour],
 ];
 
-/** Makes, shows and revokes the links to one session. */
-export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onClose: () => void }) {
+/** Makes, shows and revokes the links to one session. `listens` is the dashboard's listener, host:port. */
+export function ShareDialog(props: { api: Api; row: Summary; listens: string; onClose: () => void }) {
+	const { api, row, listens, onClose } = props;
 	const [life, setLife] = useState(7 * 24 * hour);
 	// The dialog is about the session it was opened for, whatever is selected later.
 	const [session] = useState(row);
@@ -34,9 +36,10 @@ export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onC
 				<b>{session.method}</b> {scheme + host + path}
 			</p>
 			<p>
-				Whoever has the link sees this one session and its two bodies, until it expires or you revoke it. The values of Authorization, Cookie and
-				Set-Cookie are hidden; <b>bodies and URLs are not</b>.
+				Whoever has the link sees this one session and its two bodies, until it expires or you revoke it. The values of the fields Authorization,
+				Proxy-Authorization, Cookie and Set-Cookie are hidden; <b>other fields, the URL and the bodies are not</b>.
 			</p>
+			{isLoopback(location.hostname) && <OnlyHere listens={listens} />}
 			<div className={styles.make}>
 				<label>
 					Expires after{" "}
@@ -81,6 +84,32 @@ export function ShareDialog({ api, row, onClose }: { api: Api; row: Summary; onC
 				</section>
 			)}
 		</Modal>
+	);
+}
+
+/** Tells that a link made here leads nowhere elsewhere, and how to make one that does. A link has the name by which its maker reached the dashboard. */
+function OnlyHere({ listens }: { listens: string }) {
+	const { host, port } = splitAddress(listens);
+	if (listens !== "" && !isLoopback(host)) {
+		return (
+			<div className={styles.notice} role="note">
+				<p>
+					<b>The link opens only on this machine</b>, because you reached the dashboard at <span className="data">{location.hostname}</span>. For
+					others, open the dashboard at this machine's address, and make the link there.
+				</p>
+			</div>
+		);
+	}
+	return (
+		<div className={styles.notice} role="note">
+			<p>
+				<b>The link opens only on this machine:</b> the dashboard listens on loopback. For others, start Millpond again with
+			</p>
+			<Copyable label="the flag" text={`--dashboard 0.0.0.0:${port || 8081}`} />
+			<p>
+				and open the dashboard at this machine's address. Where it has a name, add <span className="data">--allow-host NAME</span>.
+			</p>
+		</div>
 	);
 }
 
