@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 
 	"go.etcd.io/bbolt"
 )
@@ -27,6 +28,15 @@ func (ix *index) check() error {
 		return fmt.Errorf("check index: %w (%w)", err, errIndexDamaged)
 	}
 	return nil
+}
+
+// checkAlways is the size in bytes up to which an index is looked through at each start: that takes less than 0.1 s.
+const checkAlways = 64 << 20
+
+// isSmall reports whether the index is small enough to be looked through at each start.
+func (ix *index) isSmall() bool {
+	info, err := os.Stat(ix.path)
+	return err == nil && info.Size() <= checkAlways
 }
 
 func (ix *index) checkValues(tx *bbolt.Tx) error {

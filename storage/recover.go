@@ -79,7 +79,7 @@ func (s *Store) recover() error {
 // recoverInto brings the index as it is up to the log's end. After an end that was not clean, the index is looked through first: a part of it
 // that was not written would otherwise show when it is too late, in what it makes of new sessions.
 func (s *Store) recoverInto(clean bool) error {
-	if s.unclean = !clean; s.unclean {
+	if s.unclean = !clean; s.unclean || s.index.isSmall() {
 		if err := s.index.check(); err != nil {
 			return err
 		}
