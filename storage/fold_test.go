@@ -290,3 +290,24 @@ func TestSessionWhoseEndIsNotAppliedIsNotDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSegmentWhoseNextIsGoneIsSealed rebuilds where the segment that would have closed another was removed.
+func TestSegmentWhoseNextIsGoneIsSealed(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	for _, head := range []segmentHead{{Segment: 2}, {Segment: 4, Prev: 3}} {
+		rec := &record{kind: recordSegment, head: head, at: place{slotID{head.Segment, 0}, frameSize, 10}}
+		kept := &record{kind: recordEnded, session: &Session{ID: head.Segment}, at: place{slotID{head.Segment, 1}, 100, 10}}
+		if _, err := s.index.apply([]*record{rec, kept}, kept.at.end(), s.readSession, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var row segmentRow
+	if err := s.index.view(func(tx *bbolt.Tx) error {
+		row.decode(tx.Bucket(bucketSegments).Get(idKey(2)))
+		return nil
+	}); err != nil || !row.sealed {
+		t.Errorf("sealed %t, %v", row.sealed, err)
+	}
+}

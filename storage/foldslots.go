@@ -74,11 +74,16 @@ func (f *fold) place(id slotID) (place, error) {
 	return place{id, uint64(s.offset), s.length}, nil
 }
 
-// seal closes the segments before a new one.
+// seal closes the segments before a new one: back to one that is closed. Those between may have been removed with their heads, or have lost them.
 func (f *fold) seal(head segmentHead) error {
 	c := f.tx.Bucket(bucketSegments).Cursor()
-	for k, _ := c.Seek(idKey(head.Prev)); k != nil && binary.BigEndian.Uint64(k) < head.Segment; k, _ = c.Next() {
-		f.segment(binary.BigEndian.Uint64(k)).sealed = true
+	k, v := seek(c, 0, head.Segment, true)
+	for ; k != nil; k, v = c.Prev() {
+		var row segmentRow
+		if row.decode(v); row.sealed {
+			break
+		}
+		f.segment(idOf(k)).sealed = true
 	}
 	for number, s := range f.segments {
 		s.sealed = s.sealed || number < head.Segment
