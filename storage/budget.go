@@ -45,6 +45,7 @@ type budget struct {
 	slow SlowDisk
 
 	mu      sync.Mutex
+	shares  int64 // open
 	used    int64 // of the shared memory; overshoot can take it past sharedMemory
 	waiting waiting
 	watch   *time.Timer // runs while any recording waits
@@ -56,7 +57,12 @@ type budget struct {
 func newBudget(slow SlowDisk) *budget { return &budget{slow: slow} }
 
 // share opens the share of one recording, which counts both sides.
-func (b *budget) share() *share { return &share{budget: b, at: -1} }
+func (b *budget) share() *share {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shares++
+	return &share{budget: b, at: -1}
+}
 
 // progress says that bytes have reached the disk. Memory that is released without that is no progress.
 func (b *budget) progress() {
@@ -86,6 +92,7 @@ type share struct {
 	beyond int64         // bytes added while the shared memory was used up
 	room   chan struct{} // closed when it need wait no longer; nil while it need not
 	at     int           // its place in waiting, -1 where it does not wait
+	closed bool
 	reason string        // why it was cut; empty while it is not
 }
 
@@ -172,6 +179,10 @@ func (s *share) close() {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
 	s.resume()
+	if !s.closed {
+		s.closed = true
+		s.budget.shares--
+	}
 }
 
 // tick looks after those that wait while the disk makes no progress: they may use more memory at first, and are cut in the end.
@@ -206,12 +217,12 @@ func (b *budget) resume() {
 	}
 }
 
-// pool is the shared memory that is to be shared out now.
+// pool is the shared memory that is to be shared out now. What many recordings hold of their own comes off what they share.
 func (b *budget) pool() int64 {
 	if time.Since(b.last) < calmTime {
 		return calmMemory
 	}
-	return sharedMemory
+	return max(sharedMemory-(b.shares-1)*ownMemory, calmMemory)
 }
 
 // shared returns the bytes it holds of the shared memory.
