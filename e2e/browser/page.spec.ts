@@ -24,3 +24,32 @@ test("a page loaded through the proxy appears in the dashboard", async ({ dashbo
 	await device.goto(origin.url("http2", "/page/appears"));
 	await expect(dashboard.getByText("/page/appears", { exact: false }).first()).toBeVisible();
 });
+
+test("keys work from the start: a session is selected, opened, and deleted after a question", async ({ dashboard, device, origin }) => {
+	for (const path of ["/put/kept", "/put/deleted"]) await device.goto(origin.url("https", path));
+	const rows = dashboard.getByRole("row");
+	await expect(rows.filter({ hasText: "/put/deleted" })).toBeVisible();
+	const list = dashboard.getByRole("grid", { name: "Sessions" });
+	await expect(list).toBeFocused();
+	await dashboard.keyboard.press("End");
+	await dashboard.keyboard.press("ArrowUp");
+	await dashboard.keyboard.press("Enter");
+	const remove = dashboard.getByRole("button", { name: /^Delete session/ });
+	await remove.click();
+	const question = dashboard.getByRole("dialog", { name: /^Delete session \d+\?$/ });
+	await expect(question).toBeVisible();
+	await dashboard.keyboard.press("Escape");
+	await expect(question).toBeHidden();
+	await expect(remove).toBeFocused();
+
+	await rows.filter({ hasText: "/put/deleted" }).click();
+	// Del asks wherever the focus is, and Enter agrees.
+	await dashboard.getByRole("tab", { name: "Response" }).click();
+	await dashboard.keyboard.press("Delete");
+	await expect(question).toContainText("/put/deleted");
+	await dashboard.keyboard.press("Enter");
+	await expect(question).toBeHidden();
+	await expect(rows.filter({ hasText: "/put/deleted" })).toHaveCount(0);
+	await expect(rows.filter({ hasText: "/put/kept" })).toBeVisible();
+	await expect(list).toBeFocused();
+});

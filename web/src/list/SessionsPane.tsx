@@ -27,8 +27,8 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 		[rows, inView.from, inView.to, first, from],
 	);
 	useEffect(() => {
-		// Its keys work at once, unless something else has the focus.
-		if (document.activeElement === document.body) document.getElementById("sessions")?.focus();
+		// Its keys work at once, unless something else has the focus. A ring around all of it would be loud before a key is touched.
+		if (document.activeElement === document.body) document.getElementById("sessions")?.focus({ focusVisible: false } as FocusOptions);
 	}, []);
 	const { selected } = state;
 	const empty = state.ready && state.total === 0 && !state.scanning;
