@@ -57,6 +57,26 @@ test("a share shows one session in another browser, and dies when it is revoked"
 	await guest.context().close();
 });
 
+test("a share that expires while its page is open says so", async ({ browser, device, millpond, origin }) => {
+	await device.goto(origin.url("https", "/json/brief"));
+	const [session] = await millpond.sessions("/json/brief");
+	const guest = await (await browser.newContext()).newPage();
+	const made = await millpond.call("/api/shares", {
+		method: "POST",
+		headers: { "Content-Type": "application/json" },
+		body: JSON.stringify({ session: session?.id, expires_in: 10 }), // seconds: enough to open the page on a busy machine
+	});
+	expect(made.status).toBe(200);
+	const { url } = (await made.json()) as { url: string };
+
+	await guest.goto(url);
+	await expect(guest.getByText("/json/brief").first()).toBeVisible();
+	await expect(guest.getByText("There is nothing here")).toBeVisible({ timeout: 20_000 });
+	await expect(guest.getByRole("alert")).toContainText("expired");
+	await expect(guest.getByText("/json/brief")).toHaveCount(0);
+	await guest.context().close();
+});
+
 /** Expects that a page with a body shown is no wider than its window, narrow or wide. The body's hash is its longest word. */
 async function expectToFit(page: Page) {
 	const before = page.viewportSize();

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"compress/gzip"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -46,6 +47,7 @@ var Protocols = []Protocol{HTTP, HTTPS, HTTP2}
 //	POST /put/NAME                        with what it received, an Upload as JSON
 //	GET  /events/NAME?count=&pace=        with server-sent events, each of which holds the time it was sent
 //	GET  /page/NAME                       with a page of 200 resources
+//	GET  /json/NAME                       with {"name":NAME,"numbers":[0,1,…,99]} on one line, gzip-coded
 type Origin struct {
 	*http.ServeMux
 	Authority *Authority
@@ -76,6 +78,7 @@ func NewOrigin() (*Origin, error) {
 	o.HandleFunc("GET /get/", serveBody)
 	o.HandleFunc("POST /put/", serveUpload)
 	o.HandleFunc("GET /events/", serveEvents)
+	o.HandleFunc("GET /json/{name}", serveJSON)
 	o.HandleFunc("GET /page/{name}", servePage)
 	o.HandleFunc("GET /page/{name}/{number}", serveResource)
 	for _, p := range Protocols {
@@ -272,6 +275,22 @@ func serveUpload(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(got)
+}
+
+func serveJSON(w http.ResponseWriter, r *http.Request) {
+	var answer struct {
+		Name    string `json:"name"`
+		Numbers []int  `json:"numbers"`
+	}
+	answer.Name = r.PathValue("name")
+	for i := range 100 {
+		answer.Numbers = append(answer.Numbers, i)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Encoding", "gzip")
+	coded := gzip.NewWriter(w)
+	_ = json.NewEncoder(coded).Encode(answer)
+	_ = coded.Close()
 }
 
 func serveEvents(w http.ResponseWriter, r *http.Request) {

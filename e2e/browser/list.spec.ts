@@ -1,0 +1,96 @@
+import { request } from "@playwright/test";
+import { expect, type Millpond, type Origin, test } from "./fixtures.ts";
+
+test("the list works from the keyboard", async ({ dashboard, millpond, origin }) => {
+	await visit(millpond, origin, ["first", "second", "third", "fourth"]);
+	const grid = dashboard.getByRole("grid", { name: "Sessions" });
+	const selected = grid.locator("[role=row][aria-selected=true]");
+	const close = dashboard.getByRole("button", { name: "Close the inspector" });
+	await expect(grid.locator("[id^=session-]")).toHaveCount(4);
+	await expect(grid).toBeFocused();
+
+	// From the top: whichever way the list is ordered, each key moves as it is named.
+	const ids = await grid.locator("[id^=session-]").evaluateAll((rows) =>
+		rows.map((row) => [Number(row.getAttribute("aria-rowindex")), row.id] as const).sort(([a], [b]) => a - b).map(([, id]) => id),
+	);
+	const keys: [key: string, row: number][] = [
+		["Home", 0],
+		["ArrowDown", 1],
+		["ArrowDown", 2],
+		["ArrowUp", 1],
+		["End", 3],
+		["ArrowDown", 3],
+		["Home", 0],
+		["ArrowUp", 0],
+		["ArrowDown", 1],
+	];
+	for (const [key, row] of keys) {
+		await dashboard.keyboard.press(key);
+		await expect(selected, key).toHaveCount(1);
+		await expect(selected, key).toHaveAttribute("id", ids[row] ?? "");
+		await expect(grid, key).toHaveAttribute("aria-activedescendant", ids[row] ?? "");
+	}
+	await expect(close).toHaveCount(0);
+
+	await dashboard.keyboard.press("Enter");
+	await expect(close).toBeVisible();
+	await expect(dashboard.getByRole("region", { name: `Session ${ids[1]?.slice("session-".length)}` })).toBeVisible();
+	await dashboard.keyboard.press("Escape");
+	await expect(close).toHaveCount(0);
+	await expect(grid).toBeFocused();
+	await expect(selected).toHaveAttribute("id", ids[1] ?? "");
+});
+
+test("the filter narrows the list on the server, and Escape clears it", async ({ dashboard, millpond, origin }) => {
+	await visit(millpond, origin, ["apple", "pear", "pineapple"]);
+	const count = dashboard.getByTestId("count");
+	const rows = dashboard.getByRole("grid", { name: "Sessions" }).locator("[id^=session-]");
+	await expect(count).toHaveText("3 sessions");
+
+	const asked: string[] = [];
+	dashboard.on("websocket", (socket) => socket.on("framesent", ({ payload }) => asked.push(String(payload))));
+	await dashboard.reload();
+	await expect(rows).toHaveCount(3);
+
+	const filter = dashboard.locator("#filter");
+	await dashboard.keyboard.press("/");
+	await expect(filter).toBeFocused();
+	await filter.pressSequentially("APPLE");
+	await expect(count).toHaveText("2 of 3");
+	await expect(rows).toHaveCount(2);
+	await expect(rows.filter({ hasText: "pear" })).toHaveCount(0);
+	await expect.poll(() => asked.some((message) => message.includes('"APPLE"'))).toBe(true);
+
+	await filter.press("Escape");
+	await expect(filter).toHaveValue("");
+	await expect(count).toHaveText("3 sessions");
+	await expect(rows).toHaveCount(3);
+});
+
+test("the theme changes the colours, and is kept", async ({ dashboard }) => {
+	const scheme = () => dashboard.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
+	const ground = () => dashboard.evaluate(() => getComputedStyle(document.body).backgroundColor);
+	const button = dashboard.getByRole("button", { name: /^Theme: / });
+	expect(await scheme()).toBe("light dark");
+	await button.click();
+	await expect(button).toHaveAccessibleName(/^Theme: light/);
+	expect(await scheme()).toBe("light");
+	const light = await ground();
+	await button.click();
+	await expect(button).toHaveAccessibleName(/^Theme: dark/);
+	expect(await scheme()).toBe("dark");
+	const dark = await ground();
+	expect(dark).not.toBe(light);
+
+	await dashboard.reload();
+	await expect(button).toHaveAccessibleName(/^Theme: dark/);
+	expect(await scheme()).toBe("dark");
+	expect(await ground()).toBe(dark);
+});
+
+/** Asks through the proxy for a small resource of each name, one after the other, and for nothing else: a browser asks for things of its own. */
+async function visit(millpond: Millpond, origin: Origin, names: string[]) {
+	const client = await request.newContext({ proxy: { server: `http://${millpond.proxy}` } });
+	for (const name of names) expect((await client.get(origin.url("http", `/json/${name}`))).ok()).toBe(true);
+	await client.dispose();
+}
