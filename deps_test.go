@@ -22,7 +22,11 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"millpond/migrations", []string{"millpond/storage", "millpond/content", "millpond/proxy", "millpond/server"}, "an old format is read as it was written, not as today's code would write it"},
 		{"millpond/web", []string{"millpond/storage", "millpond/proxy", "millpond/server", "net/http"}, "the app's files are only files; how they are served is the server's"},
 	} {
-		for _, pkg := range listed(t, rule.of+"/...") {
+		packages := listed(t, rule.of+"/...")
+		if len(packages) == 0 {
+			t.Errorf("the rule for %s is about no package", rule.of)
+		}
+		for _, pkg := range packages {
 			deps := listed(t, "-deps", pkg)
 			for _, not := range rule.not {
 				if slices.Contains(deps, not) {
@@ -33,7 +37,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// listed returns the packages that `go list` prints for the arguments; none where nothing matches.
+// listed returns the packages that `go list` prints for the arguments; none where a pattern matches nothing.
 func listed(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-e", "-f", "{{.ImportPath}}"}, args...)...)

@@ -250,7 +250,7 @@ func TestReusedConnectionThatEndsIsNotReplayed(t *testing.T) {
 			select {
 			case <-o.conns:
 				t.Error("the POST was sent again")
-			default:
+			case <-time.After(300 * time.Millisecond): // that nothing comes has no event to wait for
 			}
 		})
 	}

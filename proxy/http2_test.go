@@ -243,8 +243,9 @@ func TestHTTP2ClientReset(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("upstream's stream was not ended")
+	// Upstream is told within a second; a second more is for a machine that is busy with other tests.
+	case <-time.After(2 * time.Second):
+		t.Fatal("upstream's stream was not ended within 2 s")
 	}
 	s := h.session(1)
 	if s.State != storage.ClientAborted || !strings.Contains(s.Error, "CANCEL") || h.body(1, storage.Response) != "part" || s.Sides[storage.Response].Body.Complete {

@@ -10,10 +10,10 @@ func TestGetIsRelayedByteForByteAndRecorded(t *testing.T) {
 	h := startHarness(t, Config{})
 	o := startOrigin(t)
 	c := h.dial()
-	const fields = "User-Agent: caf\xe9\r\nx-ODD:\r\nX-Odd:  two \r\n\r\n"
+	const fields = "User-Agent: caf\xe9\r\nX-Empty:\r\nx-ODD:\r\nX-Odd:  two \r\n\r\n"
 	received := "GET http://" + o.addr + "/a%zz?b=c HTTP/1.1\r\nhOST: " + o.addr + "\r\nProxy-Connection: keep-alive\r\n" + fields
 	forwarded := "GET /a%zz?b=c HTTP/1.1\r\nhOST: " + o.addr + "\r\n" + fields
-	const answer = "HTTP/1.1 200 Gut\xe9\r\ncOntent-lenGth: 5\r\nContent-Type: text/x-odd; a=b\r\nSet-Cookie: a\r\nSet-Cookie: b, c\r\n\r\n"
+	const answer = "HTTP/1.1 200 Gut\xe9\r\ncOntent-lenGth: 5\r\nContent-Type: text/x-odd; a=b\r\nX-Empty:\r\nSet-Cookie: a\r\nSet-Cookie: b, c\r\n\r\n"
 	var up *peerConn
 	for i := range uint64(2) {
 		c.send(received)
