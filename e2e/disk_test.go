@@ -176,7 +176,7 @@ func TestStallSlowsNoDownload(t *testing.T) {
 					t.Errorf("after the stall, %d bytes differ from %v", n, b)
 				}
 				t.Logf("try %d: %v on a healthy disk, %v on a stalled one", try, without, with)
-				if during && with < 2*without+500*time.Millisecond {
+				if during && with < 2*without+250*time.Millisecond {
 					return
 				}
 			}
