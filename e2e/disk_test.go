@@ -141,7 +141,7 @@ func (s *stallable) kept(t *testing.T, id uint64) (digest string, size int64) {
 }
 
 // The disk stalls for 3 s: a download of 32 MiB does not wait for it, and is kept whole. A disk that took bytes a moment ago counts as
-// working for half a second, in which a faster client is held to its pace: that much is allowed for.
+// working for a quarter of a second, in which a faster client is held to its pace: that much is allowed for.
 func TestStallSlowsNoDownload(t *testing.T) {
 	const size = 32 << 20
 	for _, protocol := range harness.Protocols {

@@ -93,7 +93,7 @@ type share struct {
 	room   chan struct{} // closed when it need wait no longer; nil while it need not
 	at     int           // its place in waiting, -1 where it does not wait
 	closed bool
-	reason string        // why it was cut; empty while it is not
+	reason string // why it was cut; empty while it is not
 }
 
 // add counts n bytes that the recording holds from now on, and never blocks. It returns false, counting nothing, where the recording is
