@@ -273,3 +273,18 @@ func TestWorkingDiskNeedsAShortQueue(t *testing.T) {
 		}
 	})
 }
+
+// A recording that is not kept gives its place among those who share the memory back like any other.
+func TestEveryEndedRecordingClosesItsShare(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	s.waiting.Add(waitingLimit) // what begins now is not kept
+	s.Begin(Session{}).End(Done, "")
+	s.waiting.Add(-waitingLimit)
+	s.Begin(Session{}).End(Done, "")
+	waitDurable(t, s)
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	if s.budget.shares != 0 {
+		t.Errorf("%d shares are open, and no recording is", s.budget.shares)
+	}
+}

@@ -71,6 +71,7 @@ func (r *Recording) End(state State, why string) {
 		r.bodies[side].wake()
 	}
 	if r.unkept {
+		r.share.close()
 		r.finished = true
 		r.store.unkept.Add(1)
 		r.store.live.forget([]*Recording{r})
