@@ -102,7 +102,8 @@ func (f *fold) apply(rec *record) error {
 		if err := f.ref(rec.at.slotID, +1); err != nil {
 			return err
 		}
-		return f.openSession(rec.mark.ID, rec.at).addMark(openMark{Mark: rec.mark, Record: rec.at.slotID})
+		f.openSession(rec.mark.ID, rec.at).addMark(openMark{Mark: rec.mark, Record: rec.at.slotID})
+		return nil
 	case recordEnded:
 		return f.ended(rec)
 	case recordDeleted:
@@ -137,9 +138,7 @@ func (f *fold) begun(rec *record) error {
 	if err := f.ref(o.begun, +1); err != nil {
 		return err
 	}
-	if err := o.putHead(); err != nil {
-		return err
-	}
+	o.headChanged()
 	row := *s
 	row.State = Open // also where it ended: its last record is not here yet
 	return f.putRow(&row, rowPlace{rec.at.slotID, o.first})
@@ -148,19 +147,13 @@ func (f *fold) begun(rec *record) error {
 // extent takes in that a run of an open body lies somewhere. Marks and extents of the same run have served.
 func (f *fold) extent(id uint64, side Side, at place, e openExtent) error {
 	o := f.openSession(id, at)
-	if len(o.puts) == 0 && !o.stored {
-		if err := o.putHead(); err != nil { // a piece can come before the session's own record
-			return err
-		}
+	if len(o.dirty) == 0 && !o.stored {
+		o.headChanged() // a piece can come before the session's own record
 	}
 	if err := f.refExtent(e.Extent, +1); err != nil {
 		return err
 	}
-	replaced, err := o.addExtent(side, e)
-	if err != nil {
-		return err
-	}
-	for _, x := range replaced {
+	for _, x := range o.addExtent(side, e) {
 		if err := f.dropExtent(x); err != nil {
 			return err
 		}
@@ -265,9 +258,7 @@ func (f *fold) doomed(rec *record) error {
 		if err := f.ref(o.doomed, +1); err != nil {
 			return err
 		}
-		if err := o.putHead(); err != nil {
-			return err
-		}
+		o.headChanged()
 	}
 	return nil
 }

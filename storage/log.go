@@ -106,9 +106,8 @@ func (l *log) put(f frame, parts ...[]byte) place {
 	f.slot = seg.slots
 	b := l.lastBlock(seg)
 	n := len(b.data)
-	var head [frameSize]byte
-	f.put(head[:], seg.number)
-	b.data = append(b.data, head[:]...)
+	b.data = append(b.data, make([]byte, frameSize)...)
+	f.put(b.data[n:], seg.number)
 	for _, part := range parts {
 		b.data = append(b.data, part...)
 	}

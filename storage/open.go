@@ -19,7 +19,7 @@ type openSession struct {
 	doomed slotID // zero Segment: not deleted
 	bodies [2]openBody
 	stored bool // the bucket has entries of it
-	puts   []openPut
+	dirty  []openEntry
 }
 
 type openBody struct {
@@ -55,52 +55,50 @@ type openHead struct {
 	Begun, Doomed slotID
 }
 
-// openPut is a change to the bucket that is due; a nil value removes.
-type openPut struct {
-	key, value []byte
+// openEntry names an entry of the bucket that changed since the last commit. Most sessions end before one: only what is open then is encoded.
+type openEntry struct {
+	kind   byte
+	side   Side
+	offset uint64
 }
 
-func openKey(id uint64, kind byte, side Side, offset uint64) []byte {
+func openKey(id uint64, e openEntry) []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 18), id)
-	b = append(b, kind, byte(side))
-	return binary.BigEndian.AppendUint64(b, offset)
+	b = append(b, e.kind, byte(e.side))
+	return binary.BigEndian.AppendUint64(b, e.offset)
 }
 
-func (o *openSession) put(key []byte, v any) error {
-	b, err := encoder.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode %T: %w", v, err)
-	}
-	o.puts = append(o.puts, openPut{key, b})
-	return nil
-}
-
-func (o *openSession) putHead() error {
-	return o.put(openKey(o.id, entryHead, 0, 0), openHead{First: o.first, Begun: o.begun, Doomed: o.doomed})
-}
+func (o *openSession) headChanged() { o.dirty = append(o.dirty, openEntry{kind: entryHead}) }
 
 // addExtent puts e in the place of what covers its run, which it returns.
-func (o *openSession) addExtent(side Side, e openExtent) (replaced []openExtent, err error) {
+func (o *openSession) addExtent(side Side, e openExtent) (replaced []openExtent) {
 	b := &o.bodies[side]
 	end := e.Offset + e.Extent.Length
-	from, _ := slices.BinarySearchFunc(b.extents, e.Offset, func(x openExtent, at uint64) int { return cmp.Compare(x.Offset, at) })
+	from := b.extentAt(e.Offset)
 	to := from
 	for to < len(b.extents) && b.extents[to].Offset < end {
 		to++
 	}
 	replaced = slices.Clone(b.extents[from:to])
 	for _, x := range replaced {
-		o.puts = append(o.puts, openPut{key: openKey(o.id, entryExtent, side, x.Offset)})
+		o.dirty = append(o.dirty, openEntry{entryExtent, side, x.Offset})
 	}
 	b.extents = slices.Replace(b.extents, from, to, e)
-	return replaced, o.put(openKey(o.id, entryExtent, side, e.Offset), e)
+	o.dirty = append(o.dirty, openEntry{entryExtent, side, e.Offset})
+	return replaced
+}
+
+// extentAt returns the index of the first extent at or after the offset.
+func (b *openBody) extentAt(offset uint64) int {
+	i, _ := slices.BinarySearchFunc(b.extents, offset, func(x openExtent, at uint64) int { return cmp.Compare(x.Offset, at) })
+	return i
 }
 
 // addMark adds m.
-func (o *openSession) addMark(m openMark) error {
+func (o *openSession) addMark(m openMark) {
 	b := &o.bodies[m.Mark.Side]
 	b.marks = append(b.marks, m)
-	return o.put(openKey(o.id, entryMark, m.Mark.Side, m.end()), m)
+	o.dirty = append(o.dirty, openEntry{entryMark, m.Mark.Side, m.end()})
 }
 
 // dropMarks removes the marks that end in the run, and returns them.
@@ -111,7 +109,7 @@ func (o *openSession) dropMarks(side Side, from, to uint64) (dropped []openMark)
 			return false
 		}
 		dropped = append(dropped, m)
-		o.puts = append(o.puts, openPut{key: openKey(o.id, entryMark, side, m.end())})
+		o.dirty = append(o.dirty, openEntry{entryMark, side, m.end()})
 		return true
 	})
 	return dropped
@@ -120,19 +118,39 @@ func (o *openSession) dropMarks(side Side, from, to uint64) (dropped []openMark)
 // store writes what changed since the last commit.
 func (o *openSession) store(bucket *bbolt.Bucket) error {
 	bucket.FillPercent = fillPercent
-	for _, p := range o.puts {
+	for _, e := range o.dirty {
 		var err error
-		if p.value == nil {
-			err = bucket.Delete(p.key)
+		if v := o.entry(e); v == nil {
+			err = bucket.Delete(openKey(o.id, e))
+		} else if b, failed := encoder.Marshal(v); failed != nil {
+			err = fmt.Errorf("encode %T: %w", v, failed)
 		} else {
-			err = bucket.Put(p.key, p.value)
+			err = bucket.Put(openKey(o.id, e), b)
 		}
 		if err != nil {
 			return fmt.Errorf("store open session: %w", err)
 		}
 	}
-	o.puts = o.puts[:0]
+	o.dirty = o.dirty[:0]
 	o.stored = true
+	return nil
+}
+
+// entry returns the value of an entry, nil where there is none any more.
+func (o *openSession) entry(e openEntry) any {
+	b := &o.bodies[e.side]
+	switch e.kind {
+	case entryHead:
+		return openHead{First: o.first, Begun: o.begun, Doomed: o.doomed}
+	case entryExtent:
+		if i := b.extentAt(e.offset); i < len(b.extents) && b.extents[i].Offset == e.offset {
+			return b.extents[i]
+		}
+	case entryMark:
+		if i := slices.IndexFunc(b.marks, func(m openMark) bool { return m.end() == e.offset }); i >= 0 {
+			return b.marks[i]
+		}
+	}
 	return nil
 }
 
