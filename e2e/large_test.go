@@ -61,9 +61,15 @@ func peakOf(t *testing.T, p *harness.Program) int64 {
 	return peak
 }
 
-// Three hundred clients at once, 20 MiB each.
+// Three hundred clients at once, 20 MiB each, in each protocol; each has a connection of its own.
 func TestMemoryOfManyClients(t *testing.T) {
 	needRoom(t)
+	for _, protocol := range harness.Protocols {
+		t.Run(string(protocol), func(t *testing.T) { checkManyClients(t, protocol) })
+	}
+}
+
+func checkManyClients(t *testing.T, protocol harness.Protocol) {
 	const (
 		clients = 300
 		size    = 20 << 20
@@ -77,10 +83,10 @@ func TestMemoryOfManyClients(t *testing.T) {
 	var wait sync.WaitGroup
 	for range clients {
 		wait.Go(func() {
-			client := harness.NewClient(harness.HTTPS, p.Proxy, roots)
+			client := harness.NewClient(protocol, p.Proxy, roots)
 			defer client.CloseIdleConnections()
 			b := newBody(size)
-			digest, n, err := harness.Download(client, origin.URL(harness.HTTPS, harness.BodyPath("many", b, harness.Fixed)))
+			digest, n, err := harness.Download(client, origin.URL(protocol, harness.BodyPath("many", b, harness.Fixed)))
 			if err != nil || digest != b.SHA256() {
 				t.Errorf("got %d bytes of %v, %v", n, b, err)
 			}
@@ -92,7 +98,11 @@ func TestMemoryOfManyClients(t *testing.T) {
 	if peak > limit {
 		t.Errorf("peak resident size is %s; want at most %s", harness.SizeText(peak), harness.SizeText(limit))
 	}
-	for _, s := range p.Sessions(t, "/get/many") {
+	all := p.Sessions(t, "/get/many")
+	if len(all) != clients {
+		t.Errorf("%d sessions; want %d", len(all), clients)
+	}
+	for _, s := range all {
 		if s.State != "done" || s.ResponseBytes != size {
 			t.Errorf("session %d is %s with %d bytes: %s", s.ID, s.State, s.ResponseBytes, s.Error)
 		}

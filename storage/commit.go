@@ -256,13 +256,13 @@ func (s *Store) committed(recs []*record) {
 	s.feeds.publish(ids...)
 }
 
-// digestMissing has the bodies of an ended session hashed whose digest was not made while they were recorded.
+// digestMissing has the large bodies of an ended session hashed whose digest was not made while they were recorded.
 func (s *Store) digestMissing(rec *record) {
 	if rec.session == nil {
 		return
 	}
 	for side := range rec.session.Sides {
-		if b := &rec.session.Sides[side].Body; b.Size > 0 && b.SHA256 == nil {
+		if b := &rec.session.Sides[side].Body; b.Size > smallBody && b.SHA256 == nil {
 			s.digestLater(digestJob{id: rec.session.ID, side: Side(side)})
 		}
 	}

@@ -63,8 +63,7 @@ func (s *Store) makeUp(ctx context.Context, below uint64) (id uint64) {
 		return 0
 	}
 	err := s.ScanDown(0, below, func(r *Row) bool {
-		large := max(r.RequestBytes, r.ResponseBytes) > smallBody
-		if r.State != Open && (large || r.State == Interrupted) && ctx.Err() == nil {
+		if r.State != Open && max(r.RequestBytes, r.ResponseBytes) > smallBody && ctx.Err() == nil {
 			id = r.ID
 		}
 		return id == 0 && ctx.Err() == nil
@@ -80,7 +79,7 @@ func (s *Store) makeUp(ctx context.Context, below uint64) (id uint64) {
 		return id // deleted, or damaged: who reads it is told
 	}
 	for side := range session.Sides {
-		if b := &session.Sides[side].Body; b.Size > 0 && b.SHA256 == nil {
+		if b := &session.Sides[side].Body; b.Size > smallBody && b.SHA256 == nil {
 			s.makeDigest(ctx, digestJob{id: id, side: Side(side)})
 		}
 	}
@@ -159,10 +158,28 @@ func (s *Store) SHA256(ctx context.Context, id uint64, side Side) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("hash %s body of session %d: %w", side, id, err)
 	}
-	if b.Size() > 0 && session.State != Open {
+	if b.Size() > smallBody && session.State != Open {
 		s.digestLater(digestJob{id, side, sum})
 	}
 	return sum, nil
+}
+
+// fillDigests hashes the small bodies of a session: it takes less than a look at it takes, and more than recording them did.
+func (s *Store) fillDigests(session *Session) {
+	for side := range session.Sides {
+		d := &session.Sides[side].Body
+		if d.SHA256 != nil || d.Size == 0 || d.Size > smallBody {
+			continue
+		}
+		b, err := s.Body(session.ID, Side(side))
+		if err != nil {
+			continue // who reads the body is told
+		}
+		if b.Final() && uint64(b.Size()) == d.Size {
+			d.SHA256, _ = hashBody(b, func() error { return nil })
+		}
+		b.Close()
+	}
 }
 
 // hashBody hashes a body, asking before each read whether it should go on.

@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,7 +80,7 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 	if large {
 		err = s.drainLarge(r, side, batch)
 	} else {
-		err = s.drainSmall(r, side, batch, bytes, whole, last)
+		err = s.drainSmall(r, side, batch, bytes, whole && last)
 	}
 	if err != nil {
 		s.giveUp(r, side, err)
@@ -91,28 +91,22 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 	}
 }
 
-// drainSmall puts the pieces into the log as one record, or names an equal one that is there.
-func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, whole, last bool) error {
+// drainSmall puts the pieces into the log as one record. Where they are a whole body, and an equal one is in the log, it names that instead.
+func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, whole bool) error {
 	if err := s.log.failing(); err != nil {
 		return err
 	}
 	b := &r.bodies[side]
-	if b.digest == nil && b.disk == 0 {
-		b.digest = newDigest()
-	}
-	parts := make([][]byte, 1, len(batch)+1)
+	parts := make([][]byte, 1, 8) // the first is for the record's head
 	for _, p := range batch {
 		parts = append(parts, p.buf.B[:p.n])
-		b.digest.Write(p.buf.B[:p.n])
 	}
-	var sum []byte
-	if last {
-		sum = b.digest.Sum(nil)
-	}
+	var key recentKey
 	lookUp := whole && b.disk == 0 && bytes <= recentBody
 	if lookUp {
-		if at, ok := s.recent.find([sha256.Size]byte(sum)); ok {
-			s.reuse(r, side, at, bytes, sum)
+		key = s.recent.key(parts[1:])
+		if at, ok := s.findRecent(key, parts[1:]); ok {
+			s.reuse(r, side, at, bytes)
 			return nil
 		}
 	}
@@ -131,25 +125,45 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 	at.offset += pieceHeadSize
 	at.length -= pieceHeadSize
 	if lookUp {
-		s.recent.add([sha256.Size]byte(sum), at)
+		s.recent.add(key, at)
 	}
 	b.runs = append(b.runs, run{start: b.disk, length: uint64(bytes), at: at})
 	s.written(r, b, len(batch), bytes)
-	if last {
-		b.sha = sum
-	}
 	r.mu.Unlock()
 	return s.log.flushFull()
 }
 
+// findRecent returns where a body of the same bytes is in the log. Its segment is kept until unpin.
+func (s *Store) findRecent(key recentKey, pieces [][]byte) (place, bool) {
+	at, ok := s.recent.find(key)
+	if !ok {
+		return place{}, false
+	}
+	buf := NewBuffer()
+	defer buf.Free()
+	old := buf.B[:key.length]
+	n, err := s.readLog(old, at, 0)
+	equal := err == nil && n == key.length
+	for _, p := range pieces {
+		if !equal {
+			break
+		}
+		equal = bytes.Equal(p, old[:len(p)])
+		old = old[len(p):]
+	}
+	if !equal {
+		s.recent.unpin([]uint64{at.Segment})
+	}
+	return at, equal
+}
+
 // reuse lets a whole body name bytes that are in the log already.
-func (s *Store) reuse(r *Recording, side Side, at place, bytes int, sum []byte) {
+func (s *Store) reuse(r *Recording, side Side, at place, bytes int) {
 	b := &r.bodies[side]
 	r.mu.Lock()
 	b.runs = append(b.runs, run{length: uint64(bytes), at: at})
 	r.pinned = append(r.pinned, at.Segment)
 	s.written(r, b, len(b.queue), bytes)
-	b.sha = sum
 	if !r.ended { // else the session's own record follows
 		s.appendNamed(r, side, 0, Extent{Length: uint64(bytes), Segment: at.Segment, Slot: at.Slot}, 0)
 	}

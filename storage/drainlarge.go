@@ -104,7 +104,6 @@ func (s *Store) seal(r *Recording, side Side) {
 // moveFromLog copies a body that has outgrown the log from there to an incoming file, which takes its place.
 func (s *Store) moveFromLog(r *Recording, side Side) error {
 	b := &r.bodies[side]
-	b.digest = nil
 	old := b.runs
 	if err := s.room.take(int(b.disk)); err != nil {
 		return err

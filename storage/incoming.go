@@ -20,11 +20,6 @@ const (
 	syncInterval = 5 * time.Second // and without a sync: what a power cut can cost a body
 )
 
-// digest is a running SHA-256.
-type digest struct{ hash.Hash }
-
-func newDigest() *digest { return &digest{sha256.New()} }
-
 // incoming is a file that takes the bytes of one body between two multiples of chunkSize. Full, or at the body's end, it becomes a chunk.
 type incoming struct {
 	number uint64

@@ -141,7 +141,6 @@ type body struct {
 	grown    chan struct{} // closed at the next growth; nil while nobody asks
 
 	incoming *incoming // changed by the worker only
-	digest   *digest   // of what was appended to the log; by the worker only
 }
 
 // piece is a buffer whose first n bytes are of a body.

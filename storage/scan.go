@@ -17,6 +17,14 @@ const (
 
 // Session returns the whole record, also of an open session. An unknown id is fs.ErrNotExist.
 func (s *Store) Session(id uint64) (Session, error) {
+	session, err := s.session(id)
+	if err == nil {
+		s.fillDigests(&session)
+	}
+	return session, err
+}
+
+func (s *Store) session(id uint64) (session Session, err error) {
 	if r := s.live.get(id); r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -25,8 +33,7 @@ func (s *Store) Session(id uint64) (Session, error) {
 		}
 		return Session{}, fmt.Errorf("read session %d: %w", id, fs.ErrNotExist)
 	}
-	var session Session
-	err := s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
+	err = s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
 		session = *stored
 		return nil
 	})
