@@ -35,7 +35,6 @@ func TestBadRequestsAreAnsweredAndRecorded(t *testing.T) {
 		flag     string
 	}{
 		{"garbage", "\x00\x01\x02 hello\r\n\r\n", 400, "not an HTTP request", ""},
-		{"TLS", "\x16\x03\x01\x00\x05hello\r\n\r\n", 400, "not an HTTP request", ""},
 		{"half a head, then silence", "GET http://a/ HTTP/1.1\r\nHost", 408, "not complete after 300ms", ""},
 		{"an endless line", "GET http://a/ HTTP/1.1\r\nX: " + strings.Repeat("x", 300<<10), 431, "larger than 256 KiB", ""},
 		{"both framings", post + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400, "both Transfer-Encoding and Content-Length", storage.FlagAmbiguousFraming},

@@ -28,6 +28,8 @@ type client struct {
 	cancel context.CancelFunc // of everything done for it
 	idle   atomic.Bool        // between two exchanges: nothing is lost by closing it
 
+	reverse *Reverse // where a listener in reverse mode leads; nil for the proxy's
+
 	once  sync.Once
 	moved *http.Transport // see transport
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -22,23 +23,58 @@ type origin struct {
 	tls       *storage.TLS  // of this tunnel; nil without TLS
 }
 
-// serveConnect serves a CONNECT request whose head was read: it dials, answers, finds out what is spoken, and serves that.
-// An intercepted CONNECT becomes a session only if it fails.
+// asking is how a client asked for a connection, and is told what became of it.
+type asking interface {
+	// granted returns what tells the client that the connection stands, and notes it on the session. up is nil where the proxy itself is the target.
+	granted(s *storage.Session, up net.Conn) []byte
+	// refused returns what tells it why there is none, the head and the body, and notes the head on the session.
+	refused(s *storage.Session, e *upstreamError) (answer, body []byte)
+}
+
+// httpAnswer tells a client that sent CONNECT over HTTP.
+type httpAnswer struct{}
+
+func (httpAnswer) granted(s *storage.Session, _ net.Conn) []byte {
+	s.Status = http.StatusOK
+	s.Sides[storage.Response].Head = []byte(established)
+	return s.Sides[storage.Response].Head
+}
+
+func (httpAnswer) refused(s *storage.Session, e *upstreamError) (answer, body []byte) {
+	h, body := ownAnswer(e.status, e.reason+".")
+	s.Status, s.ContentType = e.status, "text/plain"
+	s.Sides[storage.Response].Head = h.raw
+	return h.raw, body
+}
+
+// serveConnect serves a CONNECT request whose head was read.
 func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authority string) {
 	s := storage.Session{
 		Client: c.client, Method: http.MethodConnect, Scheme: "tcp", Host: authority, Protocol: "TCP",
 		Timing: storage.Timing{Started: time.Now()},
 	}
 	s.Sides[storage.Request].Head = head
+	p.serveTarget(ctx, c, s, authority, httpAnswer{})
+}
 
+// serveTarget serves a client that asked for a connection to authority, host:port: it dials, answers, finds out what is spoken, and serves that.
+// s describes what was asked; where that is intercepted it becomes a session only if it fails.
+func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, authority string, client asking) {
+	if host, port, err := splitAuthority(authority); err == nil && isSetup(host, port) {
+		c.writes.within(p.cfg.Limits.StallTime)
+		if _, err := c.Write(client.granted(&s, nil)); err == nil {
+			p.serveOwn(ctx, c)
+		}
+		return
+	}
 	dialing, cancel := context.WithCancel(ctx)
-	client := startPeek(c, c.r, cancel) // a client that leaves ends the dial
+	leaving := startPeek(c, c.r, cancel) // a client that leaves ends the dial
 	s.Timing.Connect = time.Now()
 	up, err := p.dial(dialing, "tcp", authority)
 	if err != nil {
 		cancel()
-		client.stop()
-		p.refuseConnect(ctx, c, s, err)
+		leaving.stop()
+		p.refuseConnect(ctx, c, s, err, client)
 		return
 	}
 	defer cancel()
@@ -47,15 +83,13 @@ func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authorit
 	s.Timing.Connect, s.Timing.Connected, s.Upstream = up.dialed.connect, up.dialed.connected, up.addr
 
 	c.writes.within(p.cfg.Limits.StallTime)
-	if _, err := io.WriteString(c, established); err != nil {
-		client.stop()
+	if _, err := c.Write(client.granted(&s, up)); err != nil {
+		leaving.stop()
 		p.record(s, storage.ClientAborted, "the client left before it was told that the connection stands")
 		return
 	}
-	s.Status = http.StatusOK
-	s.Sides[storage.Response].Head = []byte(established)
 
-	first := waitFirst(c, client, up)
+	first := waitFirst(c, leaving, up)
 	switch {
 	case ctx.Err() != nil:
 		p.record(s, storage.Interrupted, "Millpond was stopped before either side sent anything")
@@ -70,7 +104,7 @@ func (p *Proxy) serveConnect(ctx context.Context, c *conn, head []byte, authorit
 }
 
 // refuseConnect tells the client why there is no connection to upstream, and records it.
-func (p *Proxy) refuseConnect(ctx context.Context, c *conn, s storage.Session, err error) {
+func (p *Proxy) refuseConnect(ctx context.Context, c *conn, s storage.Session, err error, client asking) {
 	var refused *upstreamError
 	if !errors.As(err, &refused) {
 		refused = &upstreamError{http.StatusBadGateway, err.Error(), err}
@@ -83,9 +117,7 @@ func (p *Proxy) refuseConnect(ctx context.Context, c *conn, s storage.Session, e
 		p.record(s, storage.ClientAborted, refused.reason)
 		return
 	}
-	h, body := ownAnswer(refused.status, refused.reason+".")
-	s.Status, s.ContentType = refused.status, "text/plain"
-	s.Sides[storage.Response].Head = h.raw
+	answer, body := client.refused(&s, refused)
 	rec := p.cfg.Store.Begin(s)
 	w := rec.Body(storage.Response)
 	w.Write(body)
@@ -93,7 +125,7 @@ func (p *Proxy) refuseConnect(ctx context.Context, c *conn, s storage.Session, e
 	rec.End(storage.Failed, refused.reason)
 
 	c.writes.within(p.cfg.Limits.HeadTime)
-	if _, err := c.Write(slices.Concat(h.raw, body)); err != nil {
+	if _, err := c.Write(slices.Concat(answer, body)); err != nil {
 		return // it left; the row is written
 	}
 	lingerClose(c)

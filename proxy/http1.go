@@ -110,7 +110,7 @@ func (h *http1) next() bool {
 		h.reject(raw, started, http.StatusRequestTimeout, "the request's head was not complete after "+h.p.cfg.Limits.HeadTime.String())
 	case len(raw) > 0 && h.ctx.Err() == nil:
 		s := h.session(started)
-		s.Sides[storage.Request].Head = shortened(raw)
+		s.Sides[storage.Request].Head = h.shown(raw)
 		h.p.record(s, storage.ClientAborted, "the client left in the middle of a request's head")
 	}
 	return false
@@ -155,6 +155,9 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	}
 	s := h.session(started)
 	s.Method, s.Protocol, s.Path = head.method, head.proto, head.target
+	if _, shown := head.value(credentialsField); shown && h.inside == nil && h.c.under.reverse == nil {
+		raw = hideCredentials(raw)
+	}
 	body, err := requestFraming(head)
 	if err != nil {
 		s.SetFlag(storage.FlagAmbiguousFraming)
@@ -169,9 +172,16 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 		}
 		return r.serve(s)
 	}
+	if to := h.c.under.reverse; to != nil {
+		if err := r.reverse(to, &s); err != nil {
+			s.Sides[storage.Request].Head = raw
+			return h.rejectAs(s, http.StatusBadRequest, err.Error())
+		}
+		return r.serve(s)
+	}
 	switch {
 	case head.method == http.MethodConnect:
-		return h.connect(raw, s, head.target)
+		return h.connect(raw, s, head)
 	case strings.HasPrefix(head.target, "/") || head.target == "*":
 		return h.setup(head, body, nil)
 	}
@@ -184,6 +194,9 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 		toSetup, _ := toOrigin(head, r.target)
 		return h.setup(toSetup, body, nil)
 	}
+	if !h.authorized(head) {
+		return h.askCredentials(head.method)
+	}
 	var differs bool
 	r.received = raw
 	if r.head, differs = toOrigin(head, r.target); differs {
@@ -194,11 +207,16 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 }
 
 // connect hands the connection over to what a CONNECT request makes of it.
-func (h *http1) connect(raw []byte, s storage.Session, authority string) bool {
-	if _, _, err := splitAuthority(authority); err != nil {
+func (h *http1) connect(raw []byte, s storage.Session, head *head) bool {
+	authority := head.target
+	host, port, err := splitAuthority(authority)
+	if err != nil {
 		s.Sides[storage.Request].Head = raw
 		s.Scheme, s.Host, s.Path = "tcp", authority, ""
 		return h.rejectAs(s, http.StatusBadRequest, "the target of CONNECT is not a host and a port")
+	}
+	if !isSetup(host, port) && !h.authorized(head) {
+		return h.askCredentials(head.method)
 	}
 	h.kept.close()
 	h.p.serveConnect(h.ctx, h.c, raw, authority)

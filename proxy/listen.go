@@ -11,7 +11,10 @@ import (
 )
 
 // Serve accepts clients on l until Shutdown, after which it returns nil, or an error of the listener. It may run for several listeners.
-func (p *Proxy) Serve(l net.Listener) error {
+func (p *Proxy) Serve(l net.Listener) error { return p.accept(l, nil) }
+
+// accept is Serve. to is where a listener in reverse mode leads; nil for one of the proxy's.
+func (p *Proxy) accept(l net.Listener, to *Reverse) error {
 	defer l.Close()
 	p.mu.Lock()
 	if p.closing {
@@ -38,7 +41,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			wait = shortest
-			go p.serveClient(nc)
+			go p.serveClient(nc, to)
 			continue
 		}
 		<-p.places
@@ -79,9 +82,9 @@ func (p *Proxy) isClosing() bool {
 }
 
 // serveClient serves one accepted connection to its end, and gives back its place.
-func (p *Proxy) serveClient(nc net.Conn) {
+func (p *Proxy) serveClient(nc net.Conn, to *Reverse) {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &client{addr: nc.RemoteAddr().String(), raw: nc, cancel: cancel}
+	c := &client{addr: nc.RemoteAddr().String(), raw: nc, cancel: cancel, reverse: to}
 	p.mu.Lock()
 	closing := p.closing
 	if !closing {
@@ -106,5 +109,9 @@ func (p *Proxy) serveClient(nc net.Conn) {
 		<-p.places
 		p.serving.Done()
 	}()
-	p.serveHTTP1(ctx, newConn(nc, c), nil)
+	if !p.admits(nc.RemoteAddr()) {
+		p.turnAway(c.addr, "its address is public; --allow-public-clients admits such clients")
+		return
+	}
+	p.serveWayIn(ctx, newConn(nc, c))
 }

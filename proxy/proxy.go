@@ -22,6 +22,10 @@ type Config struct {
 	Store *storage.Store
 	CA    *CA
 
+	Auth        *Credentials // what clients of the proxy must show; nil: nothing. The set-up page and listeners in reverse mode want none
+	ClientTLS   bool         // clients may speak TLS to the proxy itself
+	AllowPublic bool         // admit clients whose address is one of the open internet's
+
 	InsecureUpstream bool           // accept any upstream certificate, and say so on the session
 	UpstreamRoots    *x509.CertPool // nil: the system's
 
@@ -76,7 +80,8 @@ func (l Limits) withDefaults() Limits {
 type Proxy struct {
 	cfg    Config // with defaults
 	log    *slog.Logger
-	tls    *tls.Config            // for every handshake with a client; see newServerTLS
+	tls    *tls.Config            // for every handshake with a client inside a tunnel; see newServerTLS
+	ownTLS *tls.Config            // and with one that speaks TLS to the proxy itself; see newOwnTLS
 	resume tls.ClientSessionCache // for handshakes with upstream
 	places chan struct{}          // one for each client connection there may be
 	closed chan struct{}          // closed by Shutdown
@@ -86,6 +91,8 @@ type Proxy struct {
 	clients   map[*client]struct{}
 	closing   bool
 	serving   sync.WaitGroup // client connections
+
+	refused refusals
 }
 
 // New returns a Proxy that serves nothing yet.
@@ -100,7 +107,7 @@ func New(cfg Config) (*Proxy, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Proxy{
+	p := &Proxy{
 		cfg:       cfg,
 		log:       cfg.Logger,
 		tls:       newServerTLS(),
@@ -109,7 +116,9 @@ func New(cfg Config) (*Proxy, error) {
 		places:    make(chan struct{}, cfg.Limits.Connections),
 		listeners: make(map[net.Listener]struct{}),
 		clients:   make(map[*client]struct{}),
-	}, nil
+	}
+	p.ownTLS = p.newOwnTLS()
+	return p, nil
 }
 
 // Clients returns how many client connections there are.

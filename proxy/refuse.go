@@ -26,7 +26,7 @@ func ownAnswer(status int, text string) (h *head, body []byte) {
 // reject answers a request whose head could not be taken, and records what came of it. It returns false, as next does: the connection ends.
 func (h *http1) reject(raw []byte, started time.Time, status int, why string) bool {
 	s := h.session(started)
-	s.Sides[storage.Request].Head = shortened(raw)
+	s.Sides[storage.Request].Head = h.shown(raw)
 	if bytes.HasPrefix(raw, []byte(http.MethodHead+" ")) {
 		s.Method = http.MethodHead
 	}
@@ -59,6 +59,14 @@ func (h *http1) say(rec *storage.Recording, method string, status int, why strin
 	if _, err := h.c.Write(slices.Concat(answer.raw, body)); err == nil {
 		lingerClose(h.c)
 	}
+}
+
+// shown returns what of a head that was not understood stands on its session.
+func (h *http1) shown(raw []byte) []byte {
+	if h.inside == nil && h.c.under.reverse == nil {
+		raw = hideCredentials(raw)
+	}
+	return shortened(raw)
 }
 
 // shortened returns the beginning of a head that was not understood: enough to see what it was.

@@ -109,7 +109,7 @@ func (r *request) unreachable(err error) bool {
 	case errors.Is(err, errTunnelEnded):
 		r.x.end(storage.UpstreamAborted, "upstream closed the connection as the request came; the client can try again")
 		return false
-	case errors.Is(err, errLoop) && r.p.listensOn(r.target.authority) && (r.sent.method == http.MethodGet || r.sent.method == http.MethodHead):
+	case errors.Is(err, errLoop) && r.c.under.reverse == nil && r.p.listensOn(r.target.authority) && (r.sent.method == http.MethodGet || r.sent.method == http.MethodHead):
 		return r.setup(r.sent, r.body, r.x)
 	}
 	return r.refuse(refused.status, refused.reason, storage.Failed)

@@ -66,6 +66,7 @@ const (
 	FlagUpgraded         = "upgraded"          // the exchange became another protocol
 	FlagCut              = "cut"               // capture of a body stopped before the body did
 	FlagReused           = "reused"            // sent on an upstream connection that had served before
+	FlagReverse          = "reverse"           // came to a listener that forwards to one upstream
 )
 
 // Session is one captured request with its response; also a tunnel. It is what the log keeps of it.

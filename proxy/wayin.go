@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"time"
+
+	"millpond/storage"
+)
+
+// serveWayIn serves a client by the first byte it sends: TLS to the proxy itself, SOCKS5, or HTTP. Inside TLS the next first byte decides again, once.
+func (p *Proxy) serveWayIn(ctx context.Context, c *conn) {
+	first, ok := p.firstByte(c)
+	if ok && first == 0x16 {
+		if c = p.acceptTLS(ctx, c, ""); c == nil {
+			return
+		}
+		first, ok = p.firstByte(c)
+	}
+	switch {
+	case !ok:
+		c.Close()
+	case first == socksVersion && c.under.reverse == nil:
+		p.serveSOCKS(ctx, c)
+	default:
+		p.serveHTTP1(ctx, c, nil)
+	}
+}
+
+// firstByte waits for the client to begin. The byte stays in c's reader. It reports false where the client has left, or was silent for too long.
+func (p *Proxy) firstByte(c *conn) (byte, bool) {
+	c.under.idle.Store(true)
+	defer c.under.idle.Store(false)
+	c.reads.within(p.cfg.Limits.IdleTime)
+	b, err := c.r.Peek(1)
+	if err != nil {
+		return 0, false
+	}
+	return b[0], true
+}
+
+// newOwnTLS returns the configuration of every handshake with a client that speaks TLS to the proxy itself.
+func (p *Proxy) newOwnTLS() *tls.Config {
+	return &tls.Config{
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			m := hello.Conn.(*mirror)
+			m.hello, m.sni = true, hello.ServerName
+			name := hello.ServerName
+			if name == "" {
+				name = m.authority
+			}
+			leaves, err := p.cfg.CA.leaves.get(name)
+			if err != nil {
+				return nil, err
+			}
+			return &tls.Config{Certificates: leaves, NextProtos: []string{"http/1.1"}}, nil
+		},
+	}
+}
+
+// acceptTLS does the handshake with a client that speaks TLS to the proxy itself, and returns the connection over it, or nil where there is none: then a session
+// says why. name is whose certificate a client gets that asks for no name; empty is the address it connected to.
+func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
+	local := c.under.raw.LocalAddr().String()
+	if name == "" {
+		name, _, _ = net.SplitHostPort(local)
+	}
+	s := storage.Session{Client: c.client, Scheme: "tcp", Host: local, Protocol: "TLS", Timing: storage.Timing{Started: time.Now()}}
+	if !p.cfg.ClientTLS && c.under.reverse == nil && name != setupHost {
+		p.record(s, storage.Failed, "the client speaks TLS to the proxy itself: give it the proxy as http://, or start Millpond with --proxy-tls")
+		c.Close()
+		return nil
+	}
+	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, authority: name}
+	tc := tls.Server(m, p.ownTLS)
+	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime)
+	err := tc.HandshakeContext(handshake)
+	cancel()
+	m.done = true
+	if err == nil {
+		return c.over(tc)
+	}
+	if ctx.Err() == nil {
+		s.TLS = &storage.TLS{ServerName: m.sni}
+		p.record(s, storage.Failed, explainClient(m, err))
+	}
+	c.Close()
+	return nil
+}
+
+// serveOwn serves what a client asks of the proxy itself through a connection that it was granted: the set-up page, plain or over TLS.
+func (p *Proxy) serveOwn(ctx context.Context, c *conn) {
+	first, ok := p.firstByte(c)
+	if ok && first == 0x16 {
+		if c = p.acceptTLS(ctx, c, setupHost); c == nil {
+			return
+		}
+	}
+	defer c.Close()
+	if !ok {
+		return
+	}
+	h := &http1{p: p, c: c, ctx: ctx, cancel: func() {}}
+	raw, started, err := h.readRequest()
+	if err != nil {
+		return
+	}
+	head, err := parseRequestHead(raw)
+	if err == nil {
+		body, framed := requestFraming(head)
+		if framed == nil {
+			h.setup(head, body, nil)
+			return
+		}
+		err = framed
+	}
+	h.reject(raw, started, 400, err.Error())
+}
+
+// isSetup reports whether the target of a CONNECT is the proxy itself.
+func isSetup(host, port string) bool {
+	return host == setupHost && slices.Contains([]string{"80", "443"}, port)
+}

@@ -1,0 +1,256 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"millpond/storage"
+)
+
+// plainServer is an HTTP server that tells what it was asked, by which protocol, and what it saw of the proxy's fields.
+func plainServer(t *testing.T) (port string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s%s %q\n", r.Proto, r.Host, r.URL, r.Header.Get("Proxy-Authorization"))
+	}))
+	t.Cleanup(s.Close)
+	_, port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+// listenToo has the proxy listen on a further address, and returns it with the port.
+func (p *testProxy) listenToo(address string, serve func(net.Listener) error) string {
+	p.t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		p.t.Skip(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- serve(l) }()
+	p.t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+func TestCurlEachWayIn(t *testing.T) {
+	plain := plainServer(t)
+	secure := webServer(t, upstreamCA().issue(nil, "localhost", "127.0.0.1"))
+	ca := caFile(t)
+	auth := mustCredentials(t, "ann:s3:cret")
+	for _, cfg := range []Config{{ClientTLS: true}, {ClientTLS: true, Auth: auth}} {
+		for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+			t.Run(fmt.Sprintf("%s auth %v", at, cfg.Auth != nil), func(t *testing.T) {
+				p := startProxy(t, cfg)
+				addr := p.listenToo(at, p.p.Serve)
+				_, port, _ := net.SplitHostPort(addr)
+				for _, way := range [][]string{
+					{"--proxy", "http://" + addr},
+					{"--proxy", "https://localhost:" + port, "--proxy-cacert", ca}, // by name: curl 7.88 takes an IPv6 address of a proxy for a name
+					{"--socks5-hostname", addr},
+					{"--socks5", addr},
+					{"--proxy", "http://" + addr, "--http1.0", "--no-alpn"}, // with ALPN it offers http/1.0 alone, which the server refuses
+				} {
+					if cfg.Auth != nil {
+						way = append(way, "--proxy-user", "ann:s3:cret")
+					}
+					for url, want := range map[string]string{
+						"http://localhost:" + plain + "/a":  "localhost:" + plain,
+						"https://localhost:" + secure + "/": "localhost:" + secure,
+					} {
+						out, code := run(t, "", "curl", append([]string{"-sS", "--cacert", ca, url}, way...)...)
+						if way[0] == "--socks5" { // it resolves names itself
+							want = strings.Replace(want, "localhost", "", 1)
+						}
+						if code != 0 || !strings.Contains(out, want) || strings.Contains(out, "Basic") {
+							t.Fatalf("curl %v %s: %d: %s", way, url, code, out)
+						}
+						s := p.next()
+						if s.State != storage.Done || !strings.HasSuffix(s.Host, want) || s.Method != "GET" {
+							t.Errorf("curl %v %s: session %+v", way, url, s)
+						}
+						for _, m := range s.Sides {
+							if strings.Contains(string(m.Head)+string(m.Received), "YW5u") {
+								t.Errorf("curl %v %s: the credentials were kept: %q %q", way, url, m.Head, m.Received)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func mustCredentials(t *testing.T, s string) *Credentials {
+	t.Helper()
+	c, err := ParseCredentials(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCredentialsAreRequired(t *testing.T) {
+	plain := plainServer(t)
+	p := startProxy(t, Config{Auth: mustCredentials(t, "ann:secret"), ClientTLS: true})
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"HTTP without", []string{"-x", "http://" + p.addr, "-i"}, 0, "407 Proxy Authentication Required"},
+		{"HTTP wrong password", []string{"-x", "http://" + p.addr, "-U", "ann:secre", "-i"}, 0, `Proxy-Authenticate: Basic realm="Millpond"`},
+		{"HTTP wrong user", []string{"-x", "http://" + p.addr, "-U", "an:secret", "-i"}, 0, "407 "},
+		{"HTTP asked twice", []string{"-x", "http://" + p.addr, "-U", "ann:secret", "--proxy-anyauth"}, 0, "HTTP/1.1 "},
+		{"CONNECT without", []string{"-x", "http://" + p.addr, "-p"}, 56, "407"},
+		{"CONNECT", []string{"-x", "http://" + p.addr, "-p", "-U", "ann:secret"}, 0, "HTTP/1.1 "},
+		{"SOCKS5 without", []string{"--socks5-hostname", p.addr}, 97, ""},
+		{"SOCKS5 wrong", []string{"--socks5-hostname", p.addr, "-U", "ann:wrong"}, 97, ""},
+		{"SOCKS5", []string{"--socks5-hostname", p.addr, "-U", "ann:secret"}, 0, "HTTP/1.1 "},
+	} {
+		out, code := run(t, "", "curl", append([]string{"-sS", "http://127.0.0.1:" + plain + "/"}, test.args...)...)
+		if code != test.code || !strings.Contains(out, test.want) {
+			t.Errorf("%s: curl: %d: %s", test.name, code, out)
+		}
+	}
+	// The set-up page is how a device comes to work at all.
+	for _, args := range [][]string{
+		{"http://" + p.addr + "/"},
+		{"http://millpond.internal/", "-x", "http://" + p.addr},
+		{"http://millpond.internal/", "-x", "http://" + p.addr, "-p"},
+		{"https://millpond.internal/", "-x", "http://" + p.addr, "--cacert", caFile(t)},
+	} {
+		if out, code := run(t, "", "curl", append([]string{"-sS"}, args...)...); code != 0 || !strings.Contains(out, "This is Millpond") {
+			t.Errorf("the set-up page %v: %d: %s", args, code, out)
+		}
+	}
+	if n := p.sessions(); n != 3 {
+		t.Errorf("%d sessions, want the 3 of clients that were let in", n)
+	}
+}
+
+// What a client shows to the proxy stands in no record, also where its request was not understood.
+func TestCredentialsAreNotKept(t *testing.T) {
+	const secret = "dG9wOnNlY3JldA=="
+	for name, request := range map[string]string{
+		"a good request":      "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nproxy-authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"folded":              "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nProxy-Authorization: Basic\r\n " + secret + "\r\nX: y\r\n\r\n",
+		"CONNECT":             "CONNECT 127.0.0.1:1 HTTP/1.1\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"ambiguous":           "GET http://127.0.0.1:1/ HTTP/1.1\r\nProxy-Authorization : Basic " + secret + "\r\nX: y\r\n\r\n",
+		"two lengths":         "GET http://127.0.0.1:1/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"no request":          "what\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"larger than allowed": "GET http://127.0.0.1:1/ HTTP/1.1\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n" + strings.Repeat("Y: z\r\n", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, Config{Limits: Limits{Head: 2000}})
+			c := p.dial()
+			c.send(request)
+			c.rest()
+			s := p.next()
+			kept := string(s.Sides[storage.Request].Head) + string(s.Sides[storage.Request].Received)
+			if strings.Contains(kept, secret) || !strings.Contains(kept, "uthorization") || !strings.Contains(kept, "X: y") {
+				t.Errorf("kept: %q", kept)
+			}
+		})
+	}
+}
+
+func TestSOCKSRefusals(t *testing.T) {
+	p := startProxy(t, Config{})
+	own := p.dial().RemoteAddr().(*net.TCPAddr)
+	for _, test := range []struct {
+		name, request string
+		reply         byte
+		why           string
+	}{
+		{"BIND", "\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50", socksNoSuchCommand, "BIND"},
+		{"UDP ASSOCIATE", "\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00", socksNoSuchCommand, "UDP ASSOCIATE"},
+		{"an unknown command", "\x05\x09\x00\x01\x7f\x00\x00\x01\x00\x50", socksNoSuchCommand, "command 9"},
+		{"an unknown address type", "\x05\x01\x00\x05abc", socksNoSuchAddressType, "unknown type"},
+		{"another version", "\x04\x01\x00\x01\x7f\x00\x00\x01\x00\x50", socksFailure, "version 5"},
+		{"no port", "\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x00", socksFailure, "not a host and a port"},
+		{"the proxy itself", "\x05\x01\x00\x01\x7f\x00\x00\x01" + portBytes(own.Port), socksNotAllowed, "loop"},
+		{"nothing listens", "\x05\x01\x00\x04" + strings.Repeat("\x00", 15) + "\x01" + portBytes(1), socksRefused, "refused"},
+		{"an unknown host", "\x05\x01\x00\x03\x0cnone.invalid\x00\x50", socksHostUnreachable, "none.invalid"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := p.dial()
+			c.send("\x05\x02\x00\x02")
+			c.expect("\x05\x00")
+			c.send(test.request)
+			got := make([]byte, 10)
+			if _, err := io.ReadFull(c.r, got); err != nil {
+				t.Fatal(err)
+			}
+			if got[0] != 5 || got[1] != test.reply || got[3] != socksIPv4 {
+				t.Errorf("reply % x, want code %d", got, test.reply)
+			}
+			if s := p.next(); s.State != storage.Failed || !strings.Contains(s.Error, test.why) {
+				t.Errorf("session %v %q, want one that says %q", s.State, s.Error, test.why)
+			}
+		})
+	}
+	t.Run("no method in common", func(t *testing.T) {
+		c := p.dial()
+		c.send("\x05\x01\x01") // GSSAPI
+		c.expect("\x05\xff")
+		c.expectEnd()
+	})
+	t.Run("any password where none is wanted", func(t *testing.T) {
+		c := p.dial()
+		c.send("\x05\x01\x02\x01\x01a\x01b")
+		c.expect("\x05\x02\x01\x00")
+	})
+}
+
+func portBytes(port int) string { return string([]byte{byte(port >> 8), byte(port)}) }
+
+// A client that gives its bytes one by one is a slow one, not another.
+func TestSOCKSByteByByte(t *testing.T) {
+	origin := startOrigin(t)
+	host, port, _ := net.SplitHostPort(origin.addr)
+	var n int
+	fmt.Sscan(port, &n)
+	p := startProxy(t, Config{Auth: mustCredentials(t, "u:p")})
+	c := p.dial()
+	for _, b := range []byte("\x05\x02\x00\x02\x01\x01u\x01p\x05\x01\x00\x03" + string(rune(len(host))) + host + portBytes(n) + "GET /x HTTP/1.1\r\nHost: a\r\n\r\n") {
+		c.send(string([]byte{b}))
+	}
+	c.expect("\x05\x02\x01\x00\x05\x00\x00\x01")
+	o := origin.accept()
+	if head := o.head(); !strings.HasPrefix(head, "GET /x") {
+		t.Errorf("the origin got %q", head)
+	}
+	o.send("HTTP/1.1 204 No Content\r\n\r\n")
+	if s := p.next(); s.Path != "/x" || s.Status != 204 {
+		t.Errorf("session %+v", s)
+	}
+}
+
+func TestTLSToAProxyThatDoesNotSpeakIt(t *testing.T) {
+	p := startProxy(t, Config{})
+	if out, code := run(t, "", "curl", "-sS", "-x", "https://"+p.addr, "--proxy-cacert", caFile(t), "http://127.0.0.1:1/"); code != 35 {
+		t.Fatalf("curl: %d: %s", code, out)
+	}
+	if s := p.next(); s.State != storage.Failed || !strings.Contains(s.Error, "--proxy-tls") {
+		t.Errorf("session %v %q", s.State, s.Error)
+	}
+}
+
+// A client of the proxy's own TLS that does not trust us is a row, as one inside a tunnel is.
+func TestClientRejectsTheProxysCertificate(t *testing.T) {
+	p := startProxy(t, Config{ClientTLS: true})
+	if out, code := run(t, "", "curl", "-sS", "-x", "https://"+p.addr, "http://127.0.0.1:1/"); code != 60 {
+		t.Fatalf("curl: %d: %s", code, out)
+	}
+	if s := p.next(); s.State != storage.Failed || !strings.Contains(s.Error, "rejected Millpond's certificate") {
+		t.Errorf("session %v %q", s.State, s.Error)
+	}
+}
