@@ -4,9 +4,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"millpond/storage"
 )
 
-// chunks follows a chunked body's framing as its bytes pass. RFC 9112, section 7.1. It holds no more than the trailers.
+// Bounds on what is kept of the extensions of a body's chunks: 4 KiB of text in 64 of them are some 7 KiB, and enough to see what they are. A body signed
+// chunk by chunk has one in each, without end.
+const (
+	maxExtensions     = 64
+	maxExtensionBytes = 4 << 10
+)
+
+// chunks follows a chunked body's framing as its bytes pass. RFC 9112, section 7.1. It holds no more than the trailers and some
+// extensions.
 type chunks struct {
 	limit    int  // bytes of one size line with its extensions, and of all trailers
 	lenient  bool // take a lone LF for a line's end, as a response may have it
@@ -18,6 +28,11 @@ type chunks struct {
 	cr       bool  // the byte before was a CR
 	trailers []byte
 	done     bool
+
+	offset        uint64 // in the body, of the chunk
+	extensions    []storage.ChunkExtension
+	extensionKept int    // bytes of them
+	extensionCut  uint64 // bytes that are not kept
 }
 
 type chunkState uint8
@@ -88,6 +103,7 @@ func (c *chunks) size(b byte) error {
 	var d byte
 	switch {
 	case c.ext:
+		c.extension(b)
 		return nil
 	case '0' <= b && b <= '9':
 		d = b - '0'
@@ -97,6 +113,10 @@ func (c *chunks) size(b byte) error {
 		d = b - 'A' + 10
 	case c.digits > 0 && (b == ';' || b == ' ' || b == '\t'):
 		c.ext = true
+		if len(c.extensions) < maxExtensions && c.extensionKept < maxExtensionBytes {
+			c.extensions = append(c.extensions, storage.ChunkExtension{Offset: c.offset, Size: uint64(c.left)})
+		}
+		c.extension(b)
 		return nil
 	default:
 		return fmt.Errorf("a chunk's size has the byte %q", b)
@@ -107,6 +127,17 @@ func (c *chunks) size(b byte) error {
 	c.left = c.left<<4 | int64(d)
 	c.digits++
 	return nil
+}
+
+// extension takes a byte of the chunk's extension. What is kept are whole extensions but for the last.
+func (c *chunks) extension(b byte) {
+	last := len(c.extensions) - 1
+	if c.extensionKept >= maxExtensionBytes || c.extensions[last].Offset != c.offset || c.extensionCut > 0 {
+		c.extensionCut++
+		return
+	}
+	c.extensions[last].Text = append(c.extensions[last].Text, b)
+	c.extensionKept++
 }
 
 // endLine ends the size line, the line after data, or a trailer line.
@@ -120,6 +151,7 @@ func (c *chunks) endLine() error {
 		if c.left == 0 {
 			c.state = inTrailers
 		}
+		c.offset += uint64(c.left)
 		c.digits, c.ext, c.line = 0, false, 0
 	case afterData:
 		c.state, c.line = inSize, 0

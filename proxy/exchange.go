@@ -45,7 +45,7 @@ func (x *exchange) record() {
 	}
 	s := x.session
 	m := &s.Sides[storage.Request]
-	m.Head = x.sent.head.raw
+	m.Head, m.Framing = x.sent.head.raw, x.framing(x.in, x.sent)
 	if x.in.received != nil {
 		m.Received = x.in.received
 	} else if x.sent.head != x.in.head {
@@ -106,7 +106,7 @@ func (x *exchange) recordResponse() {
 		s.Status, s.ContentType = h.status, media
 		s.Timing.RequestSent, s.Timing.ResponseHead = x.requestSent, x.responseHead
 		m := &s.Sides[storage.Response]
-		m.Head = h.raw
+		m.Head, m.Framing = h.raw, x.framing(x.back, x.got)
 		switch {
 		case x.back.received != nil:
 			m.Received = x.back.received
@@ -120,6 +120,17 @@ func (x *exchange) recordResponse() {
 			s.SetFlag(storage.FlagAmbiguousFraming)
 		}
 	})
+}
+
+// framing is that of a message as it is sent on.
+func (x *exchange) framing(o offer, v verdict) storage.Framing {
+	switch {
+	case v.body == nil:
+		return o.framing
+	case x.session.Protocol == "HTTP/2":
+		return storage.FramingHTTP2
+	}
+	return newFraming(v).kind.stored()
 }
 
 // flag marks the session.
@@ -138,6 +149,17 @@ func (x *exchange) informational(h *head) {
 // trailers records the fields that came after a body, in the form of a head without start line.
 func (x *exchange) trailers(side storage.Side, raw []byte) {
 	x.rec.Change(func(s *storage.Session) { s.Sides[side].Trailers = raw })
+}
+
+// chunked records what a chunked body's framing held beside sizes.
+func (x *exchange) chunked(side storage.Side, c *chunks) {
+	if c.trailers == nil && c.extensions == nil {
+		return
+	}
+	x.rec.Change(func(s *storage.Session) {
+		m := &s.Sides[side]
+		m.Trailers, m.ChunkExtensions, m.ChunkExtensionsCut = c.trailers, c.extensions, c.extensionCut
+	})
 }
 
 // end ends the recording and lets go of the views. Every exchange is ended once, when both directions are done.

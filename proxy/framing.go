@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"millpond/storage"
 )
 
 // bodyKind says how a message's end is found. RFC 9112, section 6.3.
@@ -15,6 +17,11 @@ const (
 	byChunks            // Transfer-Encoding whose last coding is chunked
 	untilClose          // a response that its connection's end ends
 )
+
+// stored is the kind as a session tells it.
+func (k bodyKind) stored() storage.Framing {
+	return [...]storage.Framing{storage.FramingNone, storage.FramingLength, storage.FramingChunked, storage.FramingClose}[k]
+}
 
 // framing is how a message's body is delimited.
 type framing struct {

@@ -25,6 +25,7 @@ type http2Conn struct {
 	open   atomic.Int64 // streams
 	seen   bool         // there was a stream; belongs to the goroutine that reads the client
 	reused *upstreamConn
+	facts  http2Facts
 	work   sync.WaitGroup // what goes on beside the relay: modifiers that take their time, bodies of theirs
 }
 
@@ -48,6 +49,7 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 	if errors.As(err, &end) && !hc.seen && !stopped && (end.Close.By == h2.Upstream || end.Close.Code != http2.ErrCodeNo) {
 		s := hc.session(started) // no stream tells of it
 		s.TLS, s.Upstream = o.tls, o.up.addr
+		s.HTTP2 = hc.facts.ended(hc.facts.begun(0), h2.Close{})
 		p.record(s, storage.Failed, err.Error())
 	}
 }
@@ -55,10 +57,12 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 // session is what is known of every stream.
 func (hc *http2Conn) session(started time.Time) storage.Session {
 	o := hc.o
-	return storage.Session{
+	s := storage.Session{
 		Client: hc.c.addr, Scheme: o.scheme, Host: withoutPort(o.authority, o.scheme), Protocol: "HTTP/2", TLS: o.tls,
 		Timing: storage.Timing{Started: started},
 	}
+	s.Sides[storage.Request].Framing = storage.FramingHTTP2
+	return s
 }
 
 // describe fills in what a request's head tells.
@@ -87,13 +91,14 @@ func (hc *http2Conn) Open(s *h2.Stream) h2.Exchange {
 }
 
 // Refused implements h2.Handler: a request that went nowhere is a row all the same.
-func (hc *http2Conn) Refused(_ uint32, fields []hpack.HeaderField, why string) {
+func (hc *http2Conn) Refused(id uint32, fields []hpack.HeaderField, c h2.Close) {
 	hc.seen = true
 	s := hc.session(time.Now())
 	h := newHead2(fromHPACK(fields))
 	hc.describe(&s, h)
 	s.Sides[storage.Request].Head = shortened(h.raw)
-	hc.p.record(s, storage.Failed, why)
+	s.HTTP2 = hc.facts.ended(hc.facts.begun(id), c)
+	hc.p.record(s, storage.Failed, c.Err.Error())
 }
 
 // upstream returns the connection as the session is to describe it: how it was made stands on the first stream's.
@@ -112,6 +117,7 @@ type http2Stream struct {
 	ctx    context.Context
 	cancel context.CancelFunc // nil where no modifier could wait for it
 	early  int                // bytes of 1xx heads; belongs to the goroutine that reads upstream
+	facts  *storage.HTTP2     // as the session began with
 
 	mu     sync.Mutex
 	x      *exchange // nil until the request passed the pipeline; used by one goroutine at a time
@@ -139,12 +145,14 @@ func (e *http2Stream) Head(side h2.Side, h *h2.Head) {
 
 func (e *http2Stream) request(h *h2.Head) {
 	s := e.hc.session(time.Now())
+	s.HTTP2 = e.hc.facts.begun(e.stream.ID)
+	e.facts = s.HTTP2
 	head := newHead2(fromHPACK(h.Fields))
 	e.hc.describe(&s, head)
 	if expect, ok := head.value("Expect"); ok && expect == "100-continue" {
 		e.expect = true
 	}
-	o := offer{head: head, length: bodyLength(head, h.End)}
+	o := offer{head: head, length: bodyLength(head, h.End), framing: storage.FramingHTTP2}
 	e.use()
 	if e.hc.p.cfg.RequestModifier == nil {
 		defer e.release()
@@ -182,7 +190,7 @@ func (e *http2Stream) response(h *h2.Head) {
 		return // the client has reset the stream: this passes as it is
 	}
 	head := newHead2(fromHPACK(h.Fields))
-	o := offer{head: head, length: bodyLength(head, h.End)}
+	o := offer{head: head, length: bodyLength(head, h.End), framing: storage.FramingHTTP2}
 	if e.hc.p.cfg.ResponseModifier == nil {
 		defer e.release()
 		e.sendResponse(e.x.response(o), h, nil)
@@ -281,7 +289,11 @@ func (e *http2Stream) finish() {
 	}
 	e.x.requestSent = e.sentAt
 	state, why := e.outcome()
+	closed := *e.closed
 	e.mu.Unlock()
+	if facts := e.hc.facts.ended(e.facts, closed); facts != e.facts {
+		e.x.rec.Change(func(s *storage.Session) { s.HTTP2 = facts })
+	}
 	e.x.end(state, why)
 }
 

@@ -34,6 +34,7 @@ type offer struct {
 	received []byte    // the head's bytes as they came, where the relay has altered head; else nil
 	body     io.Reader // the body without framing, read only if a modifier wants it, or the exchange goes elsewhere; nil: the message has none
 	length   int64     // of body, in bytes; -1: not known beforehand
+	framing  storage.Framing
 }
 
 // action says what a relay is to do with a message.

@@ -45,9 +45,14 @@ func (h *http1) say(rec *storage.Recording, method string, status int, why strin
 	if method == http.MethodHead { // the head tells the length of what GET would get. RFC 9110, section 9.3.2
 		body = nil
 	}
+	kind := byLength
+	if body == nil {
+		kind = noBody
+	}
 	rec.Change(func(s *storage.Session) {
 		s.Status, s.ContentType = status, "text/plain; charset=utf-8"
-		s.Sides[storage.Response].Head = answer.raw
+		m := &s.Sides[storage.Response]
+		m.Head, m.Framing = answer.raw, kind.stored()
 	})
 	w := rec.Body(storage.Response)
 	w.Write(body)

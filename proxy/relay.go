@@ -29,7 +29,7 @@ type request struct {
 
 // serve takes the request through the pipeline, to upstream and back. It reports whether the client's connection can carry another.
 func (r *request) serve(s storage.Session) bool {
-	o := offer{head: r.head, received: r.received, length: r.body.known()}
+	o := offer{head: r.head, received: r.received, length: r.body.known(), framing: r.body.kind.stored()}
 	if r.body.kind != noBody {
 		o.body = r.bodyForModifiers()
 	}
@@ -229,7 +229,7 @@ func (r *request) respond(res *head) bool {
 		x.rec.Body(storage.Request).Complete() // not before: an upgrade gives a request without a body one
 	}
 	f, ambiguous, dropLength := responseFraming(res, r.sent.method)
-	o := offer{head: res, length: f.known()}
+	o := offer{head: res, length: f.known(), framing: f.kind.stored()}
 	if ambiguous != "" {
 		marked := *res
 		marked.ambiguous = ambiguous
@@ -287,9 +287,7 @@ func (r *request) deliver(v verdict, f framing) (framing, error) {
 	if err == nil && f.kind == untilClose && withoutNotify(r.up.Conn) {
 		err = readError{errNoNotify} // RFC 9112, section 9.8
 	}
-	if p.chunks.trailers != nil {
-		r.x.trailers(storage.Response, p.chunks.trailers)
-	}
+	r.x.chunked(storage.Response, &p.chunks)
 	return f, err
 }
 

@@ -9,7 +9,7 @@ import (
 // upgrade relays an exchange that became another protocol (RFC 9110, section 7.8), or inside a tunnel another tunnel: what both sides send after
 // the response's head passes unread and is recorded as the two bodies.
 func (r *request) upgrade(res *head) bool {
-	v := r.x.response(offer{head: res})
+	v := r.x.response(offer{head: res, framing: storage.FramingClose})
 	if v.action == refuse {
 		return r.refuse(v.status, v.why, storage.Failed)
 	}

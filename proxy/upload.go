@@ -41,12 +41,10 @@ func (r *request) runUpload(to *sink, v verdict) {
 			err = readError{err}
 		}
 	}
+	r.x.chunked(storage.Request, &p.chunks)
 	if err == nil {
 		u.wrote = time.Now()
 		u.whole.Store(true)
-		if p.chunks.trailers != nil {
-			r.x.trailers(storage.Request, p.chunks.trailers)
-		}
 		r.leaving.start()
 		return
 	}

@@ -48,6 +48,9 @@ func sessionOf(r *storage.Row, s *storage.Session) Session {
 		converted := TLS(*t)
 		out.TLS = &converted
 	}
+	if s.HTTP2 != nil {
+		out.HTTP2 = http2Of(s.HTTP2)
+	}
 	return out
 }
 
@@ -62,6 +65,10 @@ func messageOf(m *storage.Message) Message {
 			SHA256: hex.EncodeToString(m.Body.SHA256), Missing: m.Body.Missing,
 			Coding: codingOf(m.Head),
 		},
+		Framing: m.Framing.String(), ChunkExtensionsCut: m.ChunkExtensionsCut,
+	}
+	for _, e := range m.ChunkExtensions {
+		out.ChunkExtensions = append(out.ChunkExtensions, ChunkExtension{e.Offset, e.Size, latin1(e.Text)})
 	}
 	for _, head := range m.Informational {
 		out.Informational = append(out.Informational, latin1(head))

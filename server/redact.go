@@ -15,7 +15,8 @@ const hidden = "(hidden)"
 // secret names the fields whose values are hidden from a share, in lower case.
 var secret = []string{"authorization", "proxy-authorization", "cookie", "set-cookie"}
 
-// redact hides the secret fields' values wherever a session holds a head, and what its owner wrote on it.
+// redact hides the secret fields' values wherever a session holds a head, what is no field and can hold anything (a chunk's extension, which may be
+// a signature; what a GOAWAY says), and what its owner wrote on it.
 // The record is the caller's own: its byte slices are replaced, never written to.
 func redact(s *storage.Session) {
 	s.Note, s.Color, s.Pinned = "", "", false
@@ -28,6 +29,20 @@ func redact(s *storage.Session) {
 		for j, head := range m.Informational {
 			m.Informational[j] = redactHead(head)
 		}
+		m.ChunkExtensions = slices.Clone(m.ChunkExtensions)
+		for j := range m.ChunkExtensions {
+			m.ChunkExtensions[j].Text = []byte(hidden)
+		}
+	}
+	if s.HTTP2 != nil && len(s.HTTP2.Away) > 0 {
+		h := *s.HTTP2
+		h.Away = slices.Clone(h.Away)
+		for i := range h.Away {
+			if h.Away[i].Size > 0 {
+				h.Away[i].Debug = []byte(hidden)
+			}
+		}
+		s.HTTP2 = &h
 	}
 }
 

@@ -48,6 +48,7 @@ type Session struct {
 	Response Message `json:"response"`
 	Timing   Timing  `json:"timing"`
 	TLS      *TLS    `json:"tls,omitempty"`
+	HTTP2    *HTTP2  `json:"http2,omitempty" doc:"What HTTP/2 frames said beside fields and data."`
 }
 
 // Field is a name and a value.
@@ -71,6 +72,55 @@ type Message struct {
 	Informational []string `json:"informational,omitempty" nullable:"false" doc:"1xx heads, in order."`
 	Trailers      []Field  `json:"trailers,omitempty" nullable:"false" doc:"[name, value] in the order of the wire."`
 	Body          Body     `json:"body"`
+	Framing       string   `json:"framing,omitempty" enum:"none,content_length,chunked,close,http2" doc:"How the receiver finds the body's end; left out for a tunnel, and where no head came."`
+
+	ChunkExtensions    []ChunkExtension `json:"chunk_extensions,omitempty" nullable:"false" doc:"What chunks' size lines held after the size: the first of them."`
+	ChunkExtensionsCut uint64           `json:"chunk_extensions_cut,omitempty" doc:"Bytes of further extensions, which passed and are not kept."`
+}
+
+// ChunkExtension is what a chunk's size line held after the size.
+type ChunkExtension struct {
+	Offset uint64 `json:"offset" doc:"Where in the body the chunk begins."`
+	Size   uint64 `json:"size" doc:"Of the chunk, in bytes; 0 for the last."`
+	Text   string `json:"text" doc:"As on the wire, from the byte after the size on, one character a byte."`
+}
+
+// HTTP2 tells what the frames of a stream and its connection said beside fields and data.
+type HTTP2 struct {
+	StreamID uint32        `json:"stream_id"`
+	Reset    *Reset        `json:"reset,omitempty" doc:"The RST_STREAM that ended the stream."`
+	GoAway   []GoAway      `json:"goaway,omitempty" nullable:"false" doc:"The latest GOAWAY of each party that came before the stream ended."`
+	Settings HTTP2Settings `json:"settings" doc:"The SETTINGS in force when the stream began. HEADER_TABLE_SIZE and ENABLE_PUSH are not passed on as they are: the relay has its own."`
+}
+
+// Reset is an RST_STREAM frame.
+type Reset struct {
+	By   string `json:"by" enum:"client,upstream,proxy"`
+	Code uint32 `json:"code"`
+	Name string `json:"name" doc:"The code's: CANCEL, …"`
+}
+
+// GoAway is a GOAWAY frame.
+type GoAway struct {
+	By           string `json:"by" enum:"client,upstream,proxy"`
+	LastStreamID uint32 `json:"last_stream_id"`
+	Code         uint32 `json:"code"`
+	Name         string `json:"name" doc:"The code's: NO_ERROR, …"`
+	Debug        string `json:"debug" doc:"What its sender added, one character a byte: the first 1,024."`
+	DebugBytes   uint32 `json:"debug_bytes" doc:"Of all that its sender added."`
+}
+
+// HTTP2Settings are those of a connection's two ends, as they were sent.
+type HTTP2Settings struct {
+	Client   []Setting `json:"client" nullable:"false"`
+	Upstream []Setting `json:"upstream" nullable:"false"`
+}
+
+// Setting is one of SETTINGS.
+type Setting struct {
+	ID    uint16 `json:"id"`
+	Name  string `json:"name" doc:"INITIAL_WINDOW_SIZE, …"`
+	Value uint32 `json:"value"`
 }
 
 // Body tells what is kept of a body.

@@ -95,6 +95,8 @@ type Session struct {
 	Pinned bool   `cbor:"17,keyasint,omitempty"`
 	Note   string `cbor:"18,keyasint,omitempty"`
 	Color  string `cbor:"19,keyasint,omitempty"`
+
+	HTTP2 *HTTP2 `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
 }
 
 // Message is one side of a session.
@@ -104,6 +106,10 @@ type Message struct {
 	Informational [][]byte `cbor:"3,keyasint,omitempty"` // 1xx heads, in order
 	Trailers      []byte   `cbor:"4,keyasint,omitempty"` // in the form of Head, without a start line
 	Body          Body     `cbor:"5,keyasint"`
+	Framing       Framing  `cbor:"6,keyasint,omitempty"`
+
+	ChunkExtensions    []ChunkExtension `cbor:"7,keyasint,omitempty"` // the first of them
+	ChunkExtensionsCut uint64           `cbor:"8,keyasint,omitempty"` // bytes of further ones, which are not kept
 }
 
 // Body tells what is kept of one side's body. Storage owns it: what a caller puts here is ignored.

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -72,7 +73,7 @@ func (r *relay) reset(p *peer, f *http2.RSTStreamFrame) error {
 		err = r.write(p, func(w *writer) { w.reset(f.StreamID, f.ErrCode) })
 	}
 	if s != nil {
-		s.end(Close{By: p.party, Code: f.ErrCode, Err: fmt.Errorf("%v reset the stream: %v", p.party, f.ErrCode)})
+		s.end(Close{By: p.party, Code: f.ErrCode, Reset: p.party, Err: fmt.Errorf("%v reset the stream: %v", p.party, f.ErrCode)})
 	}
 	return err
 }
@@ -235,15 +236,22 @@ var tooLarge = []hpack.HeaderField{{Name: ":status", Value: "431"}, {Name: "cont
 
 // refuse answers a request without a stream: with the fields, or with REFUSED_STREAM where there are none.
 func (r *relay) refuse(p *peer, id uint32, h *Head, why string, answer []hpack.HeaderField) error {
-	r.refused(p, id, h, why)
+	c := Close{By: Proxy, Err: errors.New(why)}
+	switch {
+	case answer == nil:
+		c.Code, c.Reset = http2.ErrCodeRefusedStream, Proxy
+	case !h.End:
+		c.Code, c.Reset = http2.ErrCodeNo, Proxy
+	}
+	r.refused(p, id, h, c)
 	r.answerLater(p, func(w *writer) {
 		if answer == nil {
-			w.reset(id, http2.ErrCodeRefusedStream)
+			w.reset(id, c.Code)
 			return
 		}
 		w.headers(id, answer, true, nil, -1)
-		if !h.End {
-			w.reset(id, http2.ErrCodeNo)
+		if c.Reset == Proxy {
+			w.reset(id, c.Code)
 		}
 	})
 	return nil
@@ -251,14 +259,14 @@ func (r *relay) refuse(p *peer, id uint32, h *Head, why string, answer []hpack.H
 
 // malformed resets a request that must not be passed on. RFC 9113, section 8.1.1.
 func (r *relay) malformed(p *peer, id uint32, h *Head, why string) error {
-	r.refused(p, id, h, why)
+	r.refused(p, id, h, Close{By: p.party, Code: http2.ErrCodeProtocol, Reset: Proxy, Err: errors.New(why)})
 	r.answerLater(p, func(w *writer) { w.reset(id, http2.ErrCodeProtocol) })
 	return nil
 }
 
-func (r *relay) refused(p *peer, id uint32, h *Head, why string) {
+func (r *relay) refused(p *peer, id uint32, h *Head, c Close) {
 	r.mu.Lock()
 	p.ignored.add(id)
 	r.mu.Unlock()
-	r.cfg.Handler.Refused(id, Legible(h.Fields), why)
+	r.cfg.Handler.Refused(id, Legible(h.Fields), c)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,11 @@ type peer struct {
 	lists  lists
 	piece  []byte // a run of a DATA frame
 	w      *writer
-	head   Head        // of the list that is being relayed
-	unsent bool        // frames read here wait in the other peer's buffer
-	away   *Close      // its GOAWAY
-	deaf   atomic.Bool // set, by any goroutine, when it could not be written to
+	head   Head            // of the list that is being relayed
+	unsent bool            // frames read here wait in the other peer's buffer
+	away   *Close          // its GOAWAY
+	told   []http2.Setting // what Handler.Settings was last given
+	deaf   atomic.Bool     // set, by any goroutine, when it could not be written to
 
 	// guarded by relay.mu
 	initial    int64 // its SETTINGS_INITIAL_WINDOW_SIZE
@@ -318,8 +320,10 @@ func priority(p http2.PriorityParam) []byte {
 func (r *relay) settings(p *peer, f *http2.SettingsFrame, first bool) error {
 	payload := make([]byte, 0, 6*(f.NumSettings()+1))
 	push := false
+	told := slices.Clone(p.told)
 	for i := range f.NumSettings() {
 		s := f.Setting(i)
+		told = withSetting(told, s)
 		switch s.ID {
 		case http2.SettingHeaderTableSize:
 			p.w.limit.Store(int64(s.Val))
@@ -343,12 +347,28 @@ func (r *relay) settings(p *peer, f *http2.SettingsFrame, first bool) error {
 		payload = binary.BigEndian.AppendUint16(payload, uint16(http2.SettingEnablePush))
 		payload = binary.BigEndian.AppendUint32(payload, 0)
 	}
+	p.told = told
+	r.cfg.Handler.Settings(p.party, told)
 	return r.write(p, func(w *writer) { w.raw(http2.FrameSettings, 0, 0, payload) })
+}
+
+// maxSettings bounds what is told of a peer's SETTINGS: some ten are registered, and a few that mean nothing are sent to keep others honest.
+const maxSettings = 32
+
+// withSetting returns the list with s in it, in its place if it has one.
+func withSetting(list []http2.Setting, s http2.Setting) []http2.Setting {
+	if i := slices.IndexFunc(list, func(old http2.Setting) bool { return old.ID == s.ID }); i >= 0 {
+		list[i].Val = s.Val
+	} else if len(list) < maxSettings {
+		list = append(list, s)
+	}
+	return list
 }
 
 // goAway passes on GOAWAY. Streams that upstream says it did not and will not process are over.
 func (r *relay) goAway(p *peer, f *http2.GoAwayFrame) error {
 	p.away = &Close{By: p.party, Code: f.ErrCode, Err: fmt.Errorf("%v sent GOAWAY %v %q", p.party, f.ErrCode, f.DebugData())}
+	r.cfg.Handler.GoAway(p.party, f.LastStreamID, f.ErrCode, f.DebugData())
 	err := r.write(p, func(w *writer) { w.goAway(f.LastStreamID, f.ErrCode, f.DebugData()) })
 	if p.party == Client || err != nil {
 		return err

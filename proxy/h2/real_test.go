@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -76,7 +77,9 @@ func priorKnowledge(t testing.TB) *http.Transport {
 type quiet struct{}
 
 func (quiet) Open(*Stream) Exchange                       { return quietExchange{} }
-func (quiet) Refused(uint32, []hpack.HeaderField, string) {}
+func (quiet) Refused(uint32, []hpack.HeaderField, Close)  {}
+func (quiet) Settings(Party, []http2.Setting)             {}
+func (quiet) GoAway(Party, uint32, http2.ErrCode, []byte) {}
 
 type quietExchange struct{}
 

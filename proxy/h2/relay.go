@@ -61,7 +61,14 @@ type Handler interface {
 	Open(s *Stream) Exchange
 
 	// Refused is called for a request that is answered or reset by the relay itself. The fields may be incomplete, and are as Legible makes them.
-	Refused(id uint32, fields []hpack.HeaderField, why string)
+	Refused(id uint32, fields []hpack.HeaderField, c Close)
+
+	// Settings is called with what a party's SETTINGS have come to, each time before they are passed on: in the order in which they were
+	// first sent, at most maxSettings. It comes from the goroutine that reads the party; the list is not changed afterwards.
+	Settings(by Party, list []http2.Setting)
+
+	// GoAway is called with each GOAWAY before it is passed on, or sent. The debug data are valid until it returns. It comes from any goroutine.
+	GoAway(by Party, last uint32, code http2.ErrCode, debug []byte)
 }
 
 // Exchange sees one stream. Calls for one side come in order, from one goroutine; calls for the two sides, and Closed, may come at the same time.
@@ -113,9 +120,10 @@ func (p Party) String() string {
 
 // Close tells how a stream ended.
 type Close struct {
-	By   Party
-	Code http2.ErrCode // of the RST_STREAM or GOAWAY, where By is not Nobody
-	Err  error         // for people; nil where By is Nobody
+	By    Party
+	Code  http2.ErrCode // of the RST_STREAM or GOAWAY that ended it
+	Err   error         // for people; nil where By is Nobody
+	Reset Party         // who sent RST_STREAM; Nobody: it ended otherwise
 }
 
 // relay is one relayed connection.
@@ -207,7 +215,9 @@ func (r *relay) drain() {
 	r.drained = true
 	last := r.last
 	r.mu.Unlock()
-	r.answerLater(r.peers[Request], func(w *writer) { w.goAway(last, http2.ErrCodeNo, []byte("the proxy is stopping")) })
+	why := []byte("the proxy is stopping")
+	r.cfg.Handler.GoAway(Proxy, last, http2.ErrCodeNo, why)
+	r.answerLater(r.peers[Request], func(w *writer) { w.goAway(last, http2.ErrCodeNo, why) })
 }
 
 // stop makes c the end of the connection, unless it has one.

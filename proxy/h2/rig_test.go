@@ -279,10 +279,12 @@ const get = ":method=GET :scheme=https :authority=a.test :path=/"
 type watch struct {
 	hook func(*seen) Exchange
 
-	mu      sync.Mutex
-	streams []*seen
-	refused []string
-	changed chan struct{}
+	mu       sync.Mutex
+	streams  []*seen
+	refused  []string
+	settings [4][][]http2.Setting // by Party
+	away     []string
+	changed  chan struct{}
 }
 
 // seen is what one stream came to.
@@ -318,8 +320,16 @@ func (w *watch) Open(s *Stream) Exchange {
 	return e
 }
 
-func (w *watch) Refused(id uint32, fields []hpack.HeaderField, why string) {
-	w.note(func() { w.refused = append(w.refused, fmt.Sprintf("%d %s", id, why)) })
+func (w *watch) Refused(id uint32, fields []hpack.HeaderField, c Close) {
+	w.note(func() { w.refused = append(w.refused, fmt.Sprintf("%d %v", id, c.Err)) })
+}
+
+func (w *watch) Settings(by Party, list []http2.Setting) {
+	w.note(func() { w.settings[by] = append(w.settings[by], list) })
+}
+
+func (w *watch) GoAway(by Party, last uint32, code http2.ErrCode, debug []byte) {
+	w.note(func() { w.away = append(w.away, fmt.Sprintf("%v %d %v %q", by, last, code, debug)) })
 }
 
 // until waits for something to be noted.

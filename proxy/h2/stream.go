@@ -100,13 +100,16 @@ func (r *relay) settle(s *Stream) {
 	}
 	r.remove(s, false)
 	r.mu.Unlock()
+	var c Close
 	if stopUpstream {
-		r.resetLater(Response, s.ID, http2.ErrCodeCancel)
+		c.Reset, c.Code = Proxy, http2.ErrCodeCancel
+		r.resetLater(Response, s.ID, c.Code)
 	}
 	if stopClient { // RFC 9113, section 8.1: the response is whole, the rest of the request is not wanted
-		r.resetLater(Request, s.ID, http2.ErrCodeNo)
+		c.Reset, c.Code = Proxy, http2.ErrCodeNo
+		r.resetLater(Request, s.ID, c.Code)
 	}
-	s.end(Close{})
+	s.end(c)
 }
 
 // resetLater resets a stream towards the peer that sends the side.
@@ -130,6 +133,7 @@ func (r *relay) cut(s *Stream, c Close) {
 	r.remove(s, true)
 	opened := s.opened
 	r.mu.Unlock()
+	c.Reset = Proxy
 	if opened {
 		r.resetLater(Response, s.ID, c.Code)
 	}

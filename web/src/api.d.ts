@@ -372,6 +372,20 @@ export interface components {
              */
             size: number;
         };
+        ChunkExtension: {
+            /**
+             * Format: int64
+             * @description Where in the body the chunk begins.
+             */
+            offset: number;
+            /**
+             * Format: int64
+             * @description Of the chunk, in bytes; 0 for the last.
+             */
+            size: number;
+            /** @description As on the wire, from the byte after the size on, one character a byte. */
+            text: string;
+        };
         Deleted: {
             /** Format: int64 */
             deleted: number;
@@ -384,11 +398,42 @@ export interface components {
             /** @description The value at the given location */
             value?: unknown;
         };
+        GoAway: {
+            /** @enum {string} */
+            by: "client" | "upstream" | "proxy";
+            /** Format: int32 */
+            code: number;
+            /** @description What its sender added, one character a byte: the first 1,024. */
+            debug: string;
+            /**
+             * Format: int32
+             * @description Of all that its sender added.
+             */
+            debug_bytes: number;
+            /** Format: int32 */
+            last_stream_id: number;
+            /** @description The code's: NO_ERROR, … */
+            name: string;
+        };
         Grant: {
             /** Format: date-time */
             expires: string;
             /** Format: int64 */
             session: number;
+        };
+        HTTP2: {
+            /** @description The latest GOAWAY of each party that came before the stream ended. */
+            goaway?: components["schemas"]["GoAway"][];
+            /** @description The RST_STREAM that ended the stream. */
+            reset?: components["schemas"]["Reset"];
+            /** @description The SETTINGS in force when the stream began. HEADER_TABLE_SIZE and ENABLE_PUSH are not passed on as they are: the relay has its own. */
+            settings: components["schemas"]["HTTP2Settings"];
+            /** Format: int32 */
+            stream_id: number;
+        };
+        HTTP2Settings: {
+            client: components["schemas"]["Setting"][];
+            upstream: components["schemas"]["Setting"][];
         };
         LiveClose: {
             /** Format: int64 */
@@ -500,11 +545,23 @@ export interface components {
         };
         Message: {
             body: components["schemas"]["Body"];
+            /** @description What chunks' size lines held after the size: the first of them. */
+            chunk_extensions?: components["schemas"]["ChunkExtension"][];
+            /**
+             * Format: int64
+             * @description Bytes of further extensions, which passed and are not kept.
+             */
+            chunk_extensions_cut?: number;
             /** @description [name, value] in the order of the wire, repeated ones repeated; HTTP/2 pseudo-fields with their colon. */
             fields: [
                 string,
                 string
             ][];
+            /**
+             * @description How the receiver finds the body's end; left out for a tunnel, and where no head came.
+             * @enum {string}
+             */
+            framing?: "none" | "content_length" | "chunked" | "close" | "http2";
             /** @description Start line and fields as forwarded, one character a byte. HTTP/2: one name: value a line. */
             head: string;
             /** @description 1xx heads, in order. */
@@ -562,6 +619,14 @@ export interface components {
              */
             type: string;
         };
+        Reset: {
+            /** @enum {string} */
+            by: "client" | "upstream" | "proxy";
+            /** Format: int32 */
+            code: number;
+            /** @description The code's: CANCEL, … */
+            name: string;
+        };
         Session: {
             /** @description The client's address, host:port. */
             client: string;
@@ -586,6 +651,8 @@ export interface components {
             flags: string[];
             /** @description What was asked: host, or host:port where the port is not the scheme's. */
             host: string;
+            /** @description What HTTP/2 frames said beside fields and data. */
+            http2?: components["schemas"]["HTTP2"];
             /**
              * Format: int64
              * @description Ids only grow, and are never used twice.
@@ -634,6 +701,14 @@ export interface components {
              * @description How many sessions there are; with a filter, how many match, and only given with ?count.
              */
             total?: number;
+        };
+        Setting: {
+            /** Format: int32 */
+            id: number;
+            /** @description INITIAL_WINDOW_SIZE, … */
+            name: string;
+            /** Format: int32 */
+            value: number;
         };
         Share: {
             /** Format: date-time */
