@@ -1,7 +1,7 @@
 // What states and flags mean, in words.
 
 import { readable } from "./text/wire";
-import type { Session, Summary } from "./types";
+import type { GoAway, Message, Session, Summary } from "./types";
 
 /** How a session ended, or that it has not. */
 export const stateWords: Record<Summary["state"], string> = {
@@ -33,6 +33,18 @@ const flagMeanings: Record<string, [word: string, meaning: string]> = {
 	tunnel: ["tunnel", "The bytes passed through unread. The request body is what the client sent, the response body what the server sent."],
 	upgraded: ["upgraded", "The exchange became another protocol after its head."],
 	cut: ["capture cut", "Capture of a body stopped before the body did. The traffic itself went on."],
+};
+
+/** Who did something on a relayed connection. */
+export const partyWords: Record<GoAway["by"], string> = { client: "the client", upstream: "upstream", proxy: "Millpond" };
+
+/** How the receiver of a body finds its end. */
+export const framingWords: Record<NonNullable<Message["framing"]>, string> = {
+	none: "",
+	content_length: "with Content-Length",
+	chunked: "chunked",
+	close: "ended by the connection",
+	http2: "",
 };
 
 /** The flags that tell of something unusual. That a connection had served before is usual. */

@@ -1,6 +1,8 @@
 import { formatBytes, formatCount, formatDuration } from "../format";
-import type { Body, Session } from "../types";
-import { endUnknown, flagWords, stateMeaning, story, unusual } from "../words";
+import type { Body, Message, Session } from "../types";
+import { endUnknown, flagWords, framingWords, stateMeaning, story, unusual } from "../words";
+import { Fact, Facts } from "./Facts";
+import { ChunkExtensions, Frames } from "./Frames";
 import styles from "./Overview.module.css";
 import { phasesOf } from "./phases";
 
@@ -35,45 +37,34 @@ export function Overview({ session }: { session: Session }) {
 				<h3>Time</h3>
 				<Timing session={session} />
 			</section>
-			<section>
-				<h3>Bodies</h3>
-				<dl className={styles.facts}>
-					<BodyFacts name="Request" body={request.body} />
-					<BodyFacts name="Response" body={response.body} type={session.content_type} />
-				</dl>
-			</section>
-			<section>
-				<h3>Connection</h3>
-				<dl className={styles.facts}>
-					<Fact name="Client" value={session.client} />
-					<Fact name="Asked for" value={session.host} />
-					<Fact name="Upstream" value={session.upstream} />
-					<Fact name="To upstream" value={session.flags.includes("reused") ? "a connection that had served before" : ""} />
-					<Fact name="Protocol" value={session.protocol} />
-					<Fact name="Server name (SNI)" value={tls?.server_name} />
-					<Fact name="ALPN" value={tls?.alpn} />
-					<Fact name="TLS with the client" value={join(tls?.client_version, tls?.client_cipher)} />
-					<Fact name="TLS with upstream" value={join(tls?.upstream_version, tls?.upstream_cipher)} />
-					<Fact name="Certificate" value={tls?.upstream_error} bad />
-					<Fact name="Note" value={session.note} />
-				</dl>
-			</section>
+			<Facts title="Bodies">
+				<BodyFacts name="Request" message={request} />
+				<BodyFacts name="Response" message={response} type={session.content_type} />
+			</Facts>
+			<ChunkExtensions message={request} side="request" />
+			<ChunkExtensions message={response} side="response" />
+			<Facts title="Connection">
+				<Fact name="Client">{session.client}</Fact>
+				<Fact name="Asked for">{session.host}</Fact>
+				<Fact name="Upstream">{session.upstream}</Fact>
+				<Fact name="To upstream">{session.flags.includes("reused") && "a connection that had served before"}</Fact>
+				<Fact name="Protocol">{session.protocol}</Fact>
+				<Fact name="Server name (SNI)">{tls?.server_name}</Fact>
+				<Fact name="ALPN">{tls?.alpn}</Fact>
+				<Fact name="TLS with the client">{join(tls?.client_version, tls?.client_cipher)}</Fact>
+				<Fact name="TLS with upstream">{join(tls?.upstream_version, tls?.upstream_cipher)}</Fact>
+				<Fact name="Certificate" bad>
+					{tls?.upstream_error}
+				</Fact>
+				<Fact name="Note">{session.note}</Fact>
+			</Facts>
+			<Frames http2={session.http2} />
 		</div>
 	);
 }
 
 function join(version: string | undefined, cipher: string | undefined): string {
 	return [version, cipher].filter(Boolean).join(", ");
-}
-
-function Fact({ name, value, bad }: { name: string; value: string | undefined; bad?: boolean }) {
-	if (!value) return null;
-	return (
-		<div>
-			<dt>{name}</dt>
-			<dd className={bad ? "bad" : "data"}>{value}</dd>
-		</div>
-	);
 }
 
 function Missing({ side, body }: { side: string; body: Body }) {
@@ -85,7 +76,8 @@ function Missing({ side, body }: { side: string; body: Body }) {
 	);
 }
 
-function BodyFacts({ name, body, type }: { name: string; body: Body; type?: string }) {
+function BodyFacts({ name, message, type }: { name: string; message: Message; type?: string }) {
+	const { body, framing } = message;
 	const words = body.complete ? "complete" : body.size < body.passed ? "cut" : body.size === 0 ? "" : "not complete";
 	return (
 		<div>
@@ -96,7 +88,7 @@ function BodyFacts({ name, body, type }: { name: string; body: Body; type?: stri
 				) : (
 					<>
 						<span className={styles.size}>{formatBytes(body.size)}</span>
-						<span className="dim"> {[`${formatCount(body.size)} bytes`, words, body.coding, type].filter(Boolean).join(" · ")}</span>
+						<span className="dim"> {[`${formatCount(body.size)} bytes`, words, framing && framingWords[framing], body.coding, type].filter(Boolean).join(" · ")}</span>
 						{body.sha256 && <div className={`data ${styles.hash}`}>sha256 {body.sha256}</div>}
 					</>
 				)}
