@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unsafe"
 )
 
 // field is one header field in the bytes that were on the wire: a Go string holds any byte, so latin-1 stays latin-1.
@@ -152,7 +153,7 @@ func parseResponseHead(raw []byte) (*head, error) {
 
 // splitStart makes a head of the first line; the lines after it are left to parseFields.
 func splitStart(raw []byte) (h *head, lines string) {
-	text := string(raw)
+	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is not changed once read, and each head holds it anyway
 	line, lines, _ := strings.Cut(text, "\n")
 	h = &head{raw: raw, start: line, eol: "\n"}
 	if cut, ok := strings.CutSuffix(line, "\r"); ok {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -70,20 +71,24 @@ func sameHost(value, authority, scheme string) bool {
 	return strings.EqualFold(withPort(value, scheme), authority)
 }
 
+// forProxy reports whether a field is for the proxy alone.
+func forProxy(f field) bool {
+	return strings.EqualFold(f.name, "Proxy-Connection") || strings.EqualFold(f.name, "Proxy-Authorization")
+}
+
 // toOrigin makes of a head in absolute form the one that an origin gets: its target is the path; a Host that is missing or means another host is
 // replaced (RFC 9112, section 3.2.2), which differs tells; what was for the proxy is left out. All other bytes stay.
 func toOrigin(h *head, t target) (out *head, differs bool) {
-	fields := make([]field, 0, len(h.fields)+1)
+	fields := h.fields
+	if slices.ContainsFunc(fields, forProxy) {
+		fields = slices.DeleteFunc(slices.Clone(fields), forProxy)
+	}
 	hosts, same := 0, true
-	for _, f := range h.fields {
-		switch {
-		case strings.EqualFold(f.name, "Proxy-Connection"), strings.EqualFold(f.name, "Proxy-Authorization"):
-			continue
-		case strings.EqualFold(f.name, "Host"):
+	for i := range fields {
+		if strings.EqualFold(fields[i].name, "Host") {
 			hosts++
-			same = same && sameHost(f.value, t.authority, t.scheme)
+			same = same && sameHost(fields[i].value, t.authority, t.scheme)
 		}
-		fields = append(fields, f)
 	}
 	if hosts != 1 || !same {
 		fields = setField(fields, "Host", t.host)

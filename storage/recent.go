@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// recentLimit is how many recent bodies are remembered, at some 150 bytes each.
-const recentLimit = 16 << 10
+// recentLimit is how many recent bodies are remembered, at some 400 bytes each, which the garbage collector looks at each time.
+const recentLimit = 4 << 10
 
 // recentKey is what a body is looked up by. Equal keys do not prove equal bodies, but finding out takes a tenth of the time of SHA-256: who finds one compares.
 type recentKey struct {
