@@ -2,7 +2,6 @@ package h2
 
 import (
 	"fmt"
-	"io"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -11,6 +10,7 @@ import (
 // data relays a DATA frame, in parts where it is large.
 func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 	length, pad := int(fh.Length), -1
+	p.fit(length) // its padding with it
 	if fh.Flags.Has(http2.FlagDataPadded) {
 		n, err := p.br.ReadByte()
 		if err != nil {
@@ -65,8 +65,9 @@ func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end boo
 	if pad >= 0 {
 		overhead = 1 + pad
 	}
+	room := p.br.Size() - max(pad, 0)
 	for last := false; !last; {
-		n := min(length, len(p.piece))
+		n := min(length, room)
 		last = n == length
 		cost := n
 		if last {
@@ -77,30 +78,30 @@ func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end boo
 		} else if got < cost {
 			n, last = min(got, n), false
 		}
-		if p.unsent && p.br.Buffered() < n+max(pad, 0) {
+		whole, padding := n, -1
+		if last && pad >= 0 {
+			whole, padding = n+pad, pad
+		}
+		if p.unsent && p.br.Buffered() < whole {
 			if err := r.flush(p); err != nil {
 				return err
 			}
 		}
-		if _, err := io.ReadFull(p.br, p.piece[:n]); err != nil {
+		piece, err := p.run(whole)
+		if err != nil {
 			return err
 		}
+		piece = piece[:n]
 		length -= n
-		padding := -1
-		if last && pad >= 0 {
-			padding = pad
-			if _, err := p.br.Discard(pad); err != nil {
-				return err
-			}
-		}
-		if err := r.write(p, func(w *writer) { w.data(id, p.piece[:n], end && last, padding) }); err != nil {
+		if err := r.write(p, func(w *writer) { w.data(id, piece, end && last, padding) }); err != nil {
 			return err
 		}
 		if s != nil && n > 0 && !r.peers[p.side.other()].deaf.Load() {
-			if full := s.exchange.Data(p.side, p.piece[:n]); full != nil {
+			if full := s.exchange.Data(p.side, piece); full != nil {
 				r.hold(s, p.side, full)
 			}
 		}
+		p.br.Discard(whole)
 	}
 	if s != nil && end {
 		r.received(s, p.side, true)
@@ -149,14 +150,16 @@ func (r *relay) takeData(p *peer, s *Stream, in *Incoming, length, pad int, end 
 		overhead = int64(1 + pad)
 	}
 	for length > 0 {
-		n := min(length, len(p.piece))
-		if _, err := io.ReadFull(p.br, p.piece[:n]); err != nil {
+		n := min(length, p.br.Size())
+		piece, err := p.run(n)
+		if err != nil {
 			return err
 		}
 		length -= n
-		if in == nil || !in.put(p.piece[:n]) {
+		if in == nil || !in.put(piece) {
 			r.repay(nil, p.side, int64(n))
 		}
+		p.br.Discard(n)
 	}
 	if _, err := p.br.Discard(max(pad, 0)); err != nil {
 		return err

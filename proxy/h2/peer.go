@@ -14,7 +14,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// readSize is how much is read from a peer at once, and how much of a DATA frame is passed on at once, in bytes.
+// readSize is how much of a DATA frame is passed on at once at the most, in bytes. A peer's reader has so much once a frame needed it: most
+// connections carry their bodies in one direction, and many none that are large.
 const readSize = 32 << 10
 
 // maxFrame bounds a frame other than DATA, in bytes; for HEADERS, which are refused without ending the connection, it is what a whole list
@@ -29,7 +30,6 @@ type peer struct {
 	br     *bufio.Reader
 	framer *http2.Framer
 	lists  lists
-	piece  []byte // a run of a DATA frame
 	w      *writer
 	head   Head            // of the list that is being relayed
 	unsent bool            // frames read here wait in the other peer's buffer
@@ -45,17 +45,32 @@ type peer struct {
 
 func newPeer(party Party, side Side, c Conn, cfg Config) *peer {
 	p := &peer{
-		party: party, side: side, conn: c.Conn, w: newWriter(c.Conn, cfg.StallTime), piece: make([]byte, readSize),
+		party: party, side: side, conn: c.Conn, w: newWriter(c.Conn, cfg.StallTime),
 		initial: initialWindow, initialMax: initialWindow,
 	}
-	var src io.Reader = c.Conn
-	if c.Reader != nil {
-		src = c.Reader
+	if p.br = c.Reader; p.br == nil {
+		p.br = bufio.NewReader(c.Conn)
 	}
-	p.br = bufio.NewReaderSize(src, readSize)
 	p.framer = http2.NewFramer(nil, p.br)
 	p.lists.init(cfg.MaxList)
 	return p
+}
+
+// fit makes room to read a frame's payload of n bytes, or readSize of it, at once. It is called between frames.
+func (p *peer) fit(n int) {
+	if n > p.br.Size() && p.br.Size() < readSize {
+		p.br = bufio.NewReaderSize(p.br, readSize)
+		p.framer = http2.NewFramer(nil, p.br)
+	}
+}
+
+// run waits for the next n bytes, at most as many as fit made room for, and returns them where they lie, until the next read. Discard takes them.
+func (p *peer) run(n int) ([]byte, error) {
+	b, err := p.br.Peek(n)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
 }
 
 // more reports whether the next frame is at hand whole, so that it can share a write with what was read before it.
