@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -98,13 +99,18 @@ func checkManyClients(t *testing.T, protocol harness.Protocol) {
 	if peak > limit {
 		t.Errorf("peak resident size is %s; want at most %s", harness.SizeText(peak), harness.SizeText(limit))
 	}
-	all := p.Sessions(t, "/get/many")
-	if len(all) != clients {
-		t.Errorf("%d sessions; want %d", len(all), clients)
-	}
-	for _, s := range all {
-		if s.State != "done" || s.ResponseBytes != size {
-			t.Errorf("session %d is %s with %d bytes: %s", s.ID, s.State, s.ResponseBytes, s.Error)
+	whole := 0
+	for _, s := range p.Sessions(t, "/get/many") {
+		switch {
+		case s.State == "done" && s.ResponseBytes == size && !slices.Contains(s.Flags, "cut"):
+			whole++
+		case s.State == "upstream_aborted" && s.ResponseBytes == 0:
+			// Go's HTTP/2 server gives a busy machine 2 s for the client's first frame. Its client then tries again.
+		default:
+			t.Errorf("session %d is %s with %d bytes, flags %q: %s", s.ID, s.State, s.ResponseBytes, s.Flags, s.Error)
 		}
+	}
+	if whole != clients {
+		t.Errorf("%d sessions are whole; want %d", whole, clients)
 	}
 }
