@@ -54,6 +54,30 @@ func TestKilledDuringDownloads(t *testing.T) {
 	}
 }
 
+// Ten downloads as fast as the program relays them, more than the disk takes, are killed: what waits for the disk then is lost, and is
+// little. One directory lives through several kills, which come at different moments of the disk's own bursts.
+func TestKilledAtFullSpeed(t *testing.T) {
+	origin := harness.StartOrigin(t)
+	args := origin.Trusted(t)
+	dir := t.TempDir()
+	for round, passed := range []int64{160 << 20, 400 << 20, 240 << 20} {
+		p := harness.Start(t, dir, args...)
+		tr := newTraffic(t, p, origin, fmt.Sprintf("unpaced-%d", round))
+		for i := range 10 {
+			tr.large = append(tr.large, tr.start(harness.Protocols[i%3], fmt.Sprintf("large-%d", i), newBody(1<<30), 0))
+		}
+		tr.awaitPassed(t, passed)
+		tr.killed = time.Now()
+		p.Kill()
+		tr.wait()
+		checkVerified(t, dir)
+
+		p = harness.Start(t, dir, args...)
+		tr.check(t, p, killLoss)
+		stop(t, p)
+	}
+}
+
 // A stop lets go of nothing: what clients had is there, also of the downloads that did not end in time.
 func TestStoppedDuringDownloads(t *testing.T) {
 	origin := harness.StartOrigin(t)
@@ -175,9 +199,8 @@ type transfer struct {
 	ended time.Time    // zero where it broke off; both are to be read after wait
 }
 
-// startTraffic begins the traffic. Each of the ten takes at least so long.
-func startTraffic(t *testing.T, p *harness.Program, origin *harness.Origin, prefix string, long time.Duration) *traffic {
-	t.Helper()
+// newTraffic has clients for each protocol, and nothing on its way.
+func newTraffic(t *testing.T, p *harness.Program, origin *harness.Origin, prefix string) *traffic {
 	tr := &traffic{
 		p: p, origin: origin, prefix: prefix, client: map[harness.Protocol]*http.Client{},
 		durable: map[string]bool{}, broke: make(chan struct{}, 1),
@@ -186,6 +209,13 @@ func startTraffic(t *testing.T, p *harness.Program, origin *harness.Origin, pref
 	for _, protocol := range harness.Protocols {
 		tr.client[protocol] = p.Client(t, protocol)
 	}
+	return tr
+}
+
+// startTraffic begins the traffic. Each of the ten takes at least so long.
+func startTraffic(t *testing.T, p *harness.Program, origin *harness.Origin, prefix string, long time.Duration) *traffic {
+	t.Helper()
+	tr := newTraffic(t, p, origin, prefix)
 	for i, size := range []int64{0, 1, 10_000, 65_537, 300_000, 5<<20 + 1} {
 		protocol := harness.Protocols[i%3]
 		tr.download(tr.add(fmt.Sprintf("/get/%s-before-%d", prefix, i), "response", newBody(size)), protocol, "")
@@ -212,11 +242,14 @@ func (tr *traffic) add(path, side string, b harness.Body) *transfer {
 	return x
 }
 
-// start begins a download that takes at least so long.
+// start begins a download that takes at least so long, 0 for as fast as it can.
 func (tr *traffic) start(protocol harness.Protocol, name string, b harness.Body, long time.Duration) *transfer {
 	const read = 64 << 10 // the most that an origin sends at a time
 	x := tr.add("/get/"+tr.prefix+"-"+name, "response", b)
-	pace := fmt.Sprintf("&pace=%d,%v", read, long/time.Duration(b.Size/read))
+	pace := ""
+	if long > 0 {
+		pace = fmt.Sprintf("&pace=%d,%v", read, long/time.Duration(b.Size/read))
+	}
 	tr.wg.Go(func() { tr.download(x, protocol, pace) })
 	return x
 }
@@ -309,17 +342,24 @@ func pathOf(s harness.Summary) string {
 	return path
 }
 
-// awaitBusy waits until each of the ten is on its way, 48 MiB have passed, and the first downloads are more than a second old.
+// awaitBusy waits until 48 MiB have passed, and the first downloads are more than a second old.
 func (tr *traffic) awaitBusy(t *testing.T) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tr.awaitPassed(t, 48<<20)
+	time.Sleep(time.Until(tr.before.Add(1500 * time.Millisecond)))
+}
+
+// awaitPassed waits until so many bytes of the ten have reached clients, and some of each.
+func (tr *traffic) awaitPassed(t *testing.T, passed int64) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
 		least, sum := int64(1<<62), int64(0)
 		for _, x := range tr.large {
 			least, sum = min(least, x.had.Load()), sum+x.had.Load()
 		}
-		if least > 0 && sum > 48<<20 && time.Since(tr.before) > 1500*time.Millisecond {
+		if least > 0 && sum > passed {
 			return
 		}
 		if time.Now().After(deadline) {

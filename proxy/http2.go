@@ -241,6 +241,7 @@ func (e *http2Stream) informational(h *head) {
 func (e *http2Stream) Data(side h2.Side, p []byte) <-chan struct{} {
 	w := e.bodies[side]
 	w.Write(p)
+	w.Brim(e.ctx)
 	return w.Full()
 }
 

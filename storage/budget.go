@@ -19,9 +19,16 @@ const (
 	// whatever it may, makes nothing faster, and is what a SIGKILL loses. The rest is for a disk that stalls.
 	calmMemory = 2 << 20
 
-	// calmTime is how long after its last progress a disk still counts as working. The kernel holds writers back for up to 200 ms at a time while it
-	// writes out what they wrote before.
-	calmTime = 250 * time.Millisecond
+	// calmShare is the most of it that one recording holds. With its own memory, the buffer that shows both to be used up, and what is written and
+	// not yet marked (markInterval) that is 1 MiB: the most that a SIGKILL takes from a body while the disk works.
+	calmShare = 192 << 10
+
+	// A disk that took nothing for calmFactor times its longest pause of the last second or two has stalled: at the earliest after calmLeast, so that a
+	// download hardly waits at the start of a stall, and at the latest after calmMost. Writers that are more than the disk takes meet pauses of some
+	// 50 ms all the time, and the kernel holds them back for up to 200 ms at a time. To take those for stalls would grow the queue before a disk that works.
+	calmLeast  = 20 * time.Millisecond
+	calmMost   = 250 * time.Millisecond
+	calmFactor = 4
 
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
 	// could see that.
@@ -40,21 +47,23 @@ const (
 
 // budget shares out the memory that bodies hold between the relay and the disk. A recording holds ownMemory freely, and of the
 // shared memory at most twice what is free: a lone one may take two thirds, many take less each, and some is always left for the next.
-// While the disk makes progress that goes for calmMemory, else for all of it (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+// While the disk works that goes for calmMemory, and for calmShare at most; else for all of it (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
 type budget struct {
-	slow SlowDisk
+	slow     SlowDisk
+	calmMost time.Duration // calmMost, but for tests
 
 	mu      sync.Mutex
 	shares  int64 // open
 	used    int64 // of the shared memory; overshoot can take it past sharedMemory
 	waiting waiting
-	watch   *time.Timer // runs while any recording waits
-	last    time.Time   // of the last progress
-	since   time.Time   // of the last progress, or of the first to wait after it
-	stalled bool        // no progress for stallLimit while some waited: waiting would be in vain
+	watch   *time.Timer   // runs while any recording waits
+	since   time.Time     // of the last progress, or of the first use of shared memory after it
+	pauses  pauses        // between one progress and the next, while shared memory was used
+	stalls  chan struct{} // closed when the disk no longer counts as working; nil while nobody asks
+	stalled bool          // no progress for stallLimit while some waited: waiting would be in vain
 }
 
-func newBudget(slow SlowDisk) *budget { return &budget{slow: slow} }
+func newBudget(slow SlowDisk) *budget { return &budget{slow: slow, calmMost: calmMost} }
 
 // share opens the share of one recording, which counts both sides.
 func (b *budget) share() *share {
@@ -69,12 +78,38 @@ func (b *budget) progress() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stalled = false
-	b.last = time.Now()
+	now := time.Now()
+	if pause := now.Sub(b.since); b.used > 0 && pause < calmMost {
+		b.pauses.note(now, pause)
+	}
+	b.since = now
 	if b.watch != nil {
-		b.since = b.last
-		b.watch.Reset(calmTime)
+		b.watch.Reset(b.calmTime())
 	}
 }
+
+// calmTime is how long after its last progress the disk still counts as working.
+func (b *budget) calmTime() time.Duration {
+	return min(max(calmFactor*b.pauses.longest(), calmLeast), b.calmMost)
+}
+
+// calm reports whether the disk counts as working.
+func (b *budget) calm() bool { return time.Since(b.since) < b.calmTime() }
+
+// pauses knows the longest pause of the last one to two seconds in which there were any.
+type pauses struct {
+	begun       time.Time // of the second that now is for
+	now, before time.Duration
+}
+
+func (p *pauses) note(at time.Time, pause time.Duration) {
+	if at.Sub(p.begun) >= time.Second {
+		p.begun, p.before, p.now = at, p.now, 0
+	}
+	p.now = max(p.now, pause)
+}
+
+func (p *pauses) longest() time.Duration { return max(p.now, p.before) }
 
 // inUse returns the shared bytes in use.
 func (b *budget) inUse() int64 {
@@ -120,6 +155,9 @@ func (s *share) add(n int) bool {
 		s.beyond += int64(n)
 	}
 	s.held += int64(n)
+	if b.used == 0 && used > 0 {
+		b.since = time.Now() // the disk had nothing to do
+	}
 	b.used = used
 	if s.at >= 0 {
 		heap.Fix(&b.waiting, s.at)
@@ -161,8 +199,7 @@ func (s *share) full() <-chan struct{} {
 	s.room = make(chan struct{})
 	heap.Push(&b.waiting, s)
 	if b.watch == nil {
-		b.since = time.Now()
-		b.watch = time.AfterFunc(calmTime, b.tick)
+		b.watch = time.AfterFunc(b.calmTime(), b.tick)
 	}
 	return s.room
 }
@@ -200,11 +237,15 @@ func (b *budget) tick() {
 		}
 		return
 	}
+	if b.stalls != nil && !b.calm() {
+		close(b.stalls)
+		b.stalls = nil
+	}
 	b.resume()
 	if b.watch != nil {
 		next := stallLimit
-		if idle < calmTime {
-			next = calmTime
+		if calm := b.calmTime(); idle < calm {
+			next = calm
 		}
 		b.watch.Reset(next - idle)
 	}
@@ -217,21 +258,20 @@ func (b *budget) resume() {
 	}
 }
 
-// pool is the shared memory that is to be shared out now. What many recordings hold of their own comes off what they share.
-func (b *budget) pool() int64 {
-	if time.Since(b.last) < calmTime {
-		return calmMemory
+// fair is how much of the shared memory one recording may hold now: twice what is free. What many recordings hold of their own comes
+// off what they share.
+func (b *budget) fair() int64 {
+	if b.calm() {
+		return max(min(2*(calmMemory-b.used), calmShare), 0)
 	}
-	return max(sharedMemory-(b.shares-1)*ownMemory, calmMemory)
+	return max(2*(max(sharedMemory-(b.shares-1)*ownMemory, calmMemory)-b.used), 0)
 }
 
 // shared returns the bytes it holds of the shared memory.
 func (s *share) shared() int64 { return max(s.held-ownMemory, 0) }
 
 // over reports whether it holds more than the free memory allows.
-func (s *share) over() bool {
-	return s.shared() > max(2*(s.budget.pool()-s.budget.used), 0)
-}
+func (s *share) over() bool { return s.shared() > s.budget.fair() }
 
 func (s *share) cut(why string) {
 	s.reason = why

@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// newStalling is a budget before a disk that never counts as working.
+func newStalling(slow SlowDisk) *budget {
+	b := newBudget(slow)
+	b.calmMost = 0
+	return b
+}
+
 // take adds blocks of BufferSize until the share is full, and returns the bytes it holds.
 func take(t *testing.T, s *share) (held int64, room <-chan struct{}) {
 	t.Helper()
@@ -31,7 +38,7 @@ func closed(c <-chan struct{}) bool {
 }
 
 func TestOwnMemoryNeedsNoSharedMemory(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	b.used = sharedMemory // others have it all
 	s := b.share()
 	for range ownMemory / BufferSize {
@@ -49,7 +56,7 @@ func TestOwnMemoryNeedsNoSharedMemory(t *testing.T) {
 }
 
 func TestLoneRecordingTakesTwoThirds(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	s := b.share()
 	held, room := take(t, s)
 	want := int64(ownMemory + 2*sharedMemory/3)
@@ -66,7 +73,7 @@ func TestLoneRecordingTakesTwoThirds(t *testing.T) {
 }
 
 func TestEveryRecordingFindsSomeMemory(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	last := int64(sharedMemory)
 	for i := range 300 {
 		held, _ := take(t, b.share())
@@ -81,7 +88,7 @@ func TestEveryRecordingFindsSomeMemory(t *testing.T) {
 }
 
 func TestReleaseWakesTheSmallestFirst(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	large, small := b.share(), b.share()
 	_, largeRoom := take(t, large)
 	_, smallRoom := take(t, small)
@@ -97,7 +104,7 @@ func TestReleaseWakesTheSmallestFirst(t *testing.T) {
 }
 
 func TestRecordingThatHonoursFullIsNotCut(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	s := b.share()
 	for range 100 {
 		s.add(BufferSize)
@@ -117,7 +124,7 @@ func TestRecordingThatHonoursFullIsNotCut(t *testing.T) {
 }
 
 func TestRecordingThatIgnoresFullIsCut(t *testing.T) {
-	b := newBudget(Wait)
+	b := newStalling(Wait)
 	s := b.share()
 	blocks := 0
 	for s.add(BufferSize) {
@@ -142,7 +149,7 @@ func TestRecordingThatIgnoresFullIsCut(t *testing.T) {
 }
 
 func TestSlowDiskCutsInsteadOfWaiting(t *testing.T) {
-	b := newBudget(Cut)
+	b := newStalling(Cut)
 	s, other := b.share(), b.share()
 	for s.add(BufferSize) {
 		if s.full() != nil {
@@ -163,7 +170,7 @@ func TestSlowDiskCutsInsteadOfWaiting(t *testing.T) {
 
 func TestStalledDiskCutsAfterTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(Wait)
+		b := newStalling(Wait)
 		s := b.share()
 		time.Sleep(time.Hour) // an idle disk is not a stalled one
 		_, room := take(t, s)
@@ -202,7 +209,7 @@ func TestStalledDiskCutsAfterTenSeconds(t *testing.T) {
 
 func TestReleaseIsNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(Wait)
+		b := newStalling(Wait)
 		s := b.share()
 		_, room := take(t, s)
 		dropped := b.share()
@@ -221,7 +228,7 @@ func TestReleaseIsNoProgress(t *testing.T) {
 
 func TestCloseEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(Wait)
+		b := newStalling(Wait)
 		s := b.share()
 		_, room := take(t, s)
 		s.close()
@@ -243,34 +250,129 @@ func TestCloseEndsWaiting(t *testing.T) {
 func TestWorkingDiskNeedsAShortQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(Wait)
+		time.Sleep(time.Hour) // a disk that had nothing to do has not stalled
 		s := b.share()
-		b.progress()
 		held, room := take(t, s)
-		want := int64(ownMemory + 2*calmMemory/3)
+		want := int64(ownMemory + calmShare)
 		if held < want || held > want+BufferSize {
 			t.Errorf("full at %d bytes before a disk that works, want the first block beyond %d", held, want)
 		}
-		time.Sleep(calmTime / 2)
-		b.progress()
-		time.Sleep(calmTime * 3 / 4)
-		synctest.Wait()
-		if closed(room) {
-			t.Error("more room although the disk works")
-		}
-		time.Sleep(calmTime / 2)
-		synctest.Wait()
-		if !closed(room) {
-			t.Fatal("no more room although the disk stalls")
-		}
-		held, _ = take(t, s)
+		checkCalm(t, b, room, calmLeast)
+		held, room = take(t, s)
 		if want := int64(ownMemory + 2*sharedMemory/3); held < want || held > want+BufferSize {
 			t.Errorf("full at %d bytes before a disk that stalls, want the first block beyond %d", held, want)
 		}
 		b.progress()
 		s.release(BufferSize)
-		if s.full() == nil {
+		if s.full() == nil || closed(room) {
 			t.Error("what a stall let in makes room before it is written")
 		}
+		s.release(int(held) - BufferSize)
+		s.close()
+	})
+}
+
+// checkCalm checks that the disk, which takes nothing from now on, counts as working for so long, and that who waits goes on then.
+func checkCalm(t *testing.T, b *budget, room <-chan struct{}, want time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	time.Sleep(want - time.Millisecond)
+	synctest.Wait()
+	if closed(room) {
+		t.Errorf("more room although the disk worked %v ago", want-time.Millisecond)
+	}
+	<-room
+	if took := time.Since(begun); took != want || b.calm() {
+		t.Errorf("more room after %v, want %v", took, want)
+	}
+}
+
+// A disk that pauses often is given longer pauses before they are taken for a stall; a stall is no such pause, and they are forgotten.
+func TestPausesOfTheDiskAreNoStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		_, room := take(t, s)
+		work := func(pause, long time.Duration) {
+			for begun := time.Now(); time.Since(begun) < long; {
+				time.Sleep(pause)
+				b.progress()
+			}
+		}
+		work(15*time.Millisecond, time.Second)
+		checkCalm(t, b, room, calmFactor*15*time.Millisecond)
+		b.progress()
+
+		s.held, b.used = ownMemory+calmShare+1, calmShare+1
+		work(100*time.Millisecond, 3*time.Second)
+		checkCalm(t, b, s.full(), calmMost)
+		time.Sleep(time.Second)
+		b.progress() // it was a stall
+
+		work(time.Millisecond, 3*time.Second)
+		checkCalm(t, b, s.full(), calmLeast)
+		s.close()
+	})
+}
+
+// Ten recordings find enough of the memory before a disk that works, and none so much that a SIGKILL takes more than 1 MiB of it.
+func TestMemoryBeforeAWorkingDiskIsWhatMayBeLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		for i := range 10 {
+			s := b.share()
+			for s.full() == nil {
+				s.add(LargeBufferSize)
+			}
+			if s.held > brim || s.held < brim/2 || s.held+markInterval > 1<<20 {
+				t.Errorf("recording %d holds %d bytes, %d are not marked", i, s.held, markInterval)
+			}
+			s.close()
+		}
+		if most := int64(calmMemory + 10*LargeBufferSize); b.inUse() > most { // each has one in hand
+			t.Errorf("%d bytes in use, want at most %d", b.inUse(), most)
+		}
+	})
+}
+
+// A sender that goes on although its recording is full is waited for while the disk works, and not once it stalls.
+func TestBrimWaitsForAWorkingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		r := &Recording{share: b.share()}
+		w := &BodyWriter{rec: r}
+		for r.share.held <= brim {
+			begun := time.Now()
+			if w.Brim(t.Context()); time.Since(begun) > 0 {
+				t.Fatalf("waits with %d bytes", r.share.held)
+			}
+			r.share.add(BufferSize)
+		}
+		over := make(chan time.Time)
+		wait := func() {
+			w.Brim(t.Context())
+			over <- time.Now()
+		}
+		go wait()
+		time.Sleep(calmLeast / 2)
+		b.progress()
+		r.share.release(BufferSize)
+		synctest.Wait()
+		select {
+		case <-over:
+			t.Fatal("goes on while it is still full")
+		default:
+		}
+		r.share.release(int(r.share.shared()))
+		<-over
+
+		r.share.add(2 * sharedMemory) // more than fits even then
+		go wait()
+		begun := time.Now()
+		if took := (<-over).Sub(begun); took > calmMost {
+			t.Errorf("waits %v for a disk that stalls", took)
+		}
+		r.share.close()
 	})
 }
 
