@@ -61,6 +61,7 @@ func (x *exchange) record() {
 		s.SetFlag(storage.FlagAnswered)
 	}
 	x.rec = x.p.cfg.Store.Begin(s)
+	x.expectMessages()
 }
 
 // via says which connection the request goes out on.
@@ -120,6 +121,7 @@ func (x *exchange) recordResponse() {
 			s.SetFlag(storage.FlagAmbiguousFraming)
 		}
 	})
+	x.readMessages()
 }
 
 // framing is that of a message as it is sent on.

@@ -236,6 +236,17 @@ func (h *head) value(name string) (string, bool) {
 	return "", false
 }
 
+// joined returns the values of all fields of that name, joined by commas. RFC 9110, section 5.3.
+func (h *head) joined(name string) string {
+	var values []string
+	for i := range h.fields {
+		if strings.EqualFold(h.fields[i].name, name) {
+			values = append(values, h.fields[i].value)
+		}
+	}
+	return strings.Join(values, ", ")
+}
+
 // lists reports whether the comma-separated fields of that name hold the word, in any case.
 func (h *head) lists(name, word string) bool {
 	for i := range h.fields {

@@ -45,6 +45,7 @@ func (s *Server) register() huma.API {
 
 	s.plain(api, s.serveBody, operation("GET", "/api/sessions/{id}/{side}/body", "get-body", "A body's bytes", bodyDoc), bodyParams, bytesAnswer)
 	s.plain(api, s.serveBody, operation("HEAD", "/api/sessions/{id}/{side}/body", "head-body", "What get-body without Range would answer, without the bytes"), bodyParams, bytesAnswer)
+	s.plain(api, s.servePayload, operation("GET", "/api/sessions/{id}/messages/{number}/payload", "get-payload", "A message's payload", payloadDoc), payloadParams, payloadAnswer)
 	s.plain(api, s.serveLive, operation("GET", "/api/live", "live", "Live views, over a WebSocket", liveDoc), nil, upgradeAnswer)
 	s.plain(api, s.serveCA, operation("GET", "/api/ca", "get-ca", "The CA certificate that devices install"), caParams, caAnswer)
 	s.plain(api, s.serveOpenAPI, operation("GET", "/api/openapi.json", "get-openapi", "This document"), nil, jsonAnswer)
@@ -109,7 +110,7 @@ func pathParams(path string) []*huma.Param {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
 			p := &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}}
 			switch p.Name {
-			case "id":
+			case "id", "number":
 				p.Schema = &huma.Schema{Type: huma.TypeInteger, Format: "int64"}
 			case "side":
 				p.Schema.Enum = []any{"request", "response"}
@@ -146,6 +147,7 @@ func (s *Server) registerSessions(api huma.API) {
 		"What begins after the call is not touched. Sessions that are open are dropped at their end."), s.deleteSessions)
 	huma.Register(api, operation("GET", "/api/sessions/{id}", "get-session", "All that is known of a session but its bodies' bytes"), s.getSession)
 	huma.Register(api, operation("DELETE", "/api/sessions/{id}", "delete-session", "Delete a session"), s.deleteSession)
+	huma.Register(api, operation("GET", "/api/sessions/{id}/messages", "list-messages", "The messages of a WebSocket, the events of an event stream", messagesDoc), s.listMessages)
 	huma.Register(api, operation("PATCH", "/api/sessions/{id}", "annotate-session", "Pin, note, colour"), s.annotateSession)
 }
 
@@ -163,6 +165,8 @@ func (s *Server) registerShared(api huma.API) {
 	huma.Register(api, operation("POST", base+"/login", "login-shared", "Exchange the share's token for a cookie",
 		"With `Authorization: Bearer T` alone. The cookie goes to this share's paths only, so that the browser itself can download a body of any size, and open the WebSocket."), s.loginShared)
 	huma.Register(api, operation("GET", base+"/sessions/{id}", "get-shared-session", "As get-session, for the shared session"), s.getSharedSession)
+	huma.Register(api, operation("GET", base+"/sessions/{id}/messages", "list-shared-messages", "As list-messages, for the shared session"), s.listSharedMessages)
+	s.plain(api, s.serveSharedPayload, operation("GET", base+"/sessions/{id}/messages/{number}/payload", "get-shared-payload", "As get-payload, for the shared session"), payloadParams, payloadAnswer)
 	s.plain(api, s.serveSharedBody, operation("GET", base+"/sessions/{id}/{side}/body", "get-shared-body", "As get-body, for the shared session"), bodyParams, bytesAnswer)
 	s.plain(api, s.serveSharedBody, operation("HEAD", base+"/sessions/{id}/{side}/body", "head-shared-body", "As head-body, for the shared session"), bodyParams, bytesAnswer)
 	s.plain(api, s.serveSharedLive, operation("GET", base+"/live", "live-shared", "As live, but only `watch` of the shared session works"), nil, upgradeAnswer)

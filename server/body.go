@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,18 +17,20 @@ const digestAtOnce = 8 << 20
 
 // representation is a body as one answer shows it. It is a snapshot: a body that grows meanwhile is answered as it was.
 type representation struct {
-	body  *storage.BodyReader
+	body  *storage.BodyReader // nil for one that does not grow
+	from  io.ReaderAt
 	final bool
 	size  int64
 	state string // of Millpond-Body
 	etag  string // strong; empty while the body grows
+	name  string // of its file; empty: told by the session
 
 	whole func() bool // whether a body that became final is all there
 }
 
 // represent takes the snapshot. The name tells representations of one session apart.
 func represent(session *storage.Session, name string, body *storage.BodyReader, complete bool) representation {
-	r := representation{body: body, final: body.Final(), whole: body.Complete} // before Size: the size of a final body is final
+	r := representation{body: body, from: body, final: body.Final(), whole: body.Complete} // before Size: the size of a final body is final
 	r.size = body.Size()
 	switch {
 	case !r.final:
@@ -130,7 +133,11 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 	h.Set("Content-Disposition", "attachment")
 	download := r.URL.Query().Has("download")
 	if download {
-		h.Set("Content-Disposition", disposition(fileName(session.Path, mediaType(session, side), side)))
+		name := rep.name
+		if name == "" {
+			name = fileName(session.Path, mediaType(session, side), side)
+		}
+		h.Set("Content-Disposition", disposition(name))
 	}
 	if rep.etag != "" {
 		h.Set("ETag", rep.etag)
@@ -175,7 +182,7 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		w.WriteHeader(http.StatusPartialContent)
 	}
 	if r.Method != http.MethodHead {
-		s.send(r.Context(), w, rep.body, part)
+		s.send(r.Context(), w, rep.from, part)
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ func sessionOf(r *storage.Row, s *storage.Session) Session {
 			Ended:        moment(s.Timing.Ended),
 		},
 	}
+	out.Messages, out.GRPC = messagesOf(s.Messages), grpcOf(s)
 	if t := s.TLS; t != nil {
 		converted := TLS(*t)
 		out.TLS = &converted

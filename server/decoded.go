@@ -118,21 +118,14 @@ func wanted(r *http.Request) int64 {
 
 // awaitDecoded waits a little until size bytes of a copy are there, or it is final.
 func (s *Server) awaitDecoded(r *http.Request, body *storage.BodyReader, size int64) {
-	ctx, cancel := context.WithTimeout(r.Context(), decodeWait)
+	ctx, cancel := s.patiently(r)
 	defer cancel()
-	for {
-		final, grown := body.Final(), body.Grown()
-		if final || body.Size() >= size {
-			return
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return
-		case <-s.ctx.Done():
-			return
-		}
-	}
+	s.await(ctx, body, size)
+}
+
+// patiently ends with the request, or once it has waited for decodeWait.
+func (s *Server) patiently(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), decodeWait)
 }
 
 // oneLine makes text fit for a field's value.

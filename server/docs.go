@@ -21,6 +21,14 @@ const bodyDoc = "The bytes as forwarded: after removal of chunked framing, befor
 	"**Decoded**: while it is made it grows, as above. `Millpond-Decode-Error` tells why it ends before the end of the body, where it does (cut short, damaged, beyond the limit in bytes or ratio). " +
 	"A body of which nothing can be decoded is 422: its label lies."
 
+const messagesDoc = "In the order in which they ended, numbered from 0; a number never changes. A session has messages where it has a field `messages`. The list grows while the session is open: " +
+	"a watch of the session tells how many there are. Any page costs the same.\n\n" +
+	"A message lies in its side's body, at `offset` with `length`: the frames as they passed, masked where the client masks. An event lies in the response's body without its content coding."
+
+const payloadDoc = "Never with a type of its own, as for a body, and by range. As it passed: for a WebSocket without the heads of frames and without masking, and compressed where the message is; " +
+	"for an event its lines. `?as=decoded`: decompressed; for an event its data, with a line feed between lines.\n\n" +
+	"A message that cannot be decompressed is 422 when asked for decoded: damaged, or after a damaged one on which it depends. One that is still being decompressed is 503 after two seconds."
+
 const liveDoc = "Text messages, one JSON object each, at most 16 KiB from the browser. The handshake needs the cookie with `Origin`, or `Authorization: Bearer T`.\n\n" +
 	"Browser to server: `LiveView`, `LiveClose`, `LiveWatch`, `LiveUnwatch`. Server to browser: `LiveWindow`, `LiveInvalid`, `LiveSession`, `LiveStatus`.\n\n" +
 	"A **view** is a filter and a window over the sessions that match, in order of arrival. Its window comes at first and whenever its total or a row in it changes, at most 10 times a second, " +
@@ -40,6 +48,13 @@ var bodyParams = []*huma.Param{
 	{Name: "If-Range", In: "header", Schema: &huma.Schema{Type: huma.TypeString}},
 }
 
+var payloadParams = []*huma.Param{
+	{Name: "as", In: "query", Description: "Another representation: decoded.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"decoded"}}},
+	{Name: "download", In: "query", Description: "Give a file name.", Schema: &huma.Schema{Type: huma.TypeString}},
+	{Name: "Range", In: "header", Schema: &huma.Schema{Type: huma.TypeString}},
+	{Name: "If-Range", In: "header", Schema: &huma.Schema{Type: huma.TypeString}},
+}
+
 var caParams = []*huma.Param{{Name: "form", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"pem", "der"}}}}
 
 var (
@@ -49,6 +64,13 @@ var (
 		"206": bytesOf("A part.", "application/octet-stream"),
 		"416": {Description: "No such part; Content-Range has the size so far."},
 		"422": {Description: "Nothing of it can be decoded."},
+	}
+	payloadAnswer = map[string]*huma.Response{
+		"200": bytesOf("The whole payload.", "application/octet-stream"),
+		"206": bytesOf("A part.", "application/octet-stream"),
+		"416": {Description: "No such part; Content-Range has the size."},
+		"422": {Description: "It cannot be decoded."},
+		"503": {Description: "It is still being decompressed."},
 	}
 	upgradeAnswer = map[string]*huma.Response{"101": {Description: "A WebSocket."}}
 	caAnswer      = map[string]*huma.Response{"200": bytesOf("The certificate.", "application/x-pem-file")}

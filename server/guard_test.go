@@ -12,7 +12,7 @@ import (
 // request is one for each route: the pattern's wildcards are filled with what exists.
 func request(pattern string, session uint64, share string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{id}", fmt.Sprint(session), "{side}", "response", "{share}", share, "{$}", "").Replace(path)
+	path = strings.NewReplacer("{id}", fmt.Sprint(session), "{side}", "response", "{number}", "0", "{share}", share, "{$}", "").Replace(path)
 	return method, path
 }
 

@@ -385,7 +385,7 @@ func (c *liveConn) sessionOf(id uint64) LiveSession {
 			redactRow(&row)
 		}
 		summary := summaryOf(&row)
-		m.Session = &summary
+		m.Session, m.Messages = &summary, c.store.MessagesSoFar(id)
 	}
 	return m
 }

@@ -53,6 +53,8 @@ type LiveSession struct {
 	Type    string   `json:"type" enum:"session"`
 	ID      uint64   `json:"id"`
 	Session *Summary `json:"session,omitempty" doc:"Left out when there is no such session, or it was deleted."`
+
+	Messages uint64 `json:"messages,omitempty" doc:"While the session is open: how many messages are listed so far."`
 }
 
 // LiveStatus tells how the store is: at first, and once a second while it changes.

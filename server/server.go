@@ -49,8 +49,9 @@ type Server struct {
 	live    *hub
 	http    http.Server
 
-	decoding chan struct{} // holds one value for each body that is being decoded
-	stall    time.Duration // stallTime, but in tests of it
+	decoding  chan struct{} // holds one value for each body that is being decoded
+	inflating chan struct{} // and for each copy of decompressed messages that is being made
+	stall     time.Duration // stallTime, but in tests of it
 
 	ctx  context.Context // done when the server shuts down
 	stop context.CancelFunc
@@ -75,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
 		return nil, err
 	}
-	s.decoding, s.stall = make(chan struct{}, maxDecoding), stallTime
+	s.decoding, s.inflating, s.stall = make(chan struct{}, maxDecoding), make(chan struct{}, maxInflating), stallTime
 	s.register()
 	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)
 	s.live = newHub(s.store, s.now)

@@ -49,6 +49,9 @@ type Session struct {
 	Timing   Timing  `json:"timing"`
 	TLS      *TLS    `json:"tls,omitempty"`
 	HTTP2    *HTTP2  `json:"http2,omitempty" doc:"What HTTP/2 frames said beside fields and data."`
+
+	Messages *Messages `json:"messages,omitempty" doc:"Given where the bodies are read as messages: see list-messages."`
+	GRPC     *GRPC     `json:"grpc,omitempty" doc:"How a gRPC call ended, as the server said."`
 }
 
 // Field is a name and a value.

@@ -117,6 +117,30 @@ func (s *Server) getSharedSession(ctx context.Context, in *sharedSessionInput) (
 	return answerWith(sessionOf(&row, &session), nil)
 }
 
+type sharedMessagesInput struct {
+	sharedSessionInput
+	From  uint64 `query:"from"`
+	Limit int    `query:"limit" minimum:"0" maximum:"500" default:"100"`
+}
+
+func (s *Server) listSharedMessages(ctx context.Context, in *sharedMessagesInput) (*answer[MessageList], error) {
+	share := shareOf(ctx)
+	if id, err := parseID(in.ID); err != nil || id != share.Session {
+		return nil, noShare()
+	}
+	return s.listMessages(ctx, &messagesInput{ID: share.Session, From: in.From, Limit: in.Limit})
+}
+
+func (s *Server) serveSharedPayload(w http.ResponseWriter, r *http.Request) {
+	if id, err := parseID(r.PathValue("id")); err != nil || id != shareOf(r.Context()).Session {
+		writeProblem(w, noShare())
+		return
+	}
+	ctx, cancel := s.untilDead(r.Context(), shareOf(r.Context()))
+	defer cancel()
+	s.servePayload(w, r.WithContext(ctx))
+}
+
 func (s *Server) serveSharedBody(w http.ResponseWriter, r *http.Request) {
 	if id, err := parseID(r.PathValue("id")); err != nil || id != shareOf(r.Context()).Session {
 		writeProblem(w, noShare())

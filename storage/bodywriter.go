@@ -1,15 +1,21 @@
 package storage
 
-import "context"
+import (
+	"context"
+	"io"
+	"sync/atomic"
+)
 
 // BodyWriter takes one side's bytes in order, from one goroutine.
 type BodyWriter struct {
-	rec  *Recording
-	side Side
+	rec    *Recording
+	side   Side
+	reader atomic.Pointer[io.WriteCloser] // nil: nobody reads along
 }
 
 // Give hands over the first n bytes of b, already forwarded, without a copy; b is the store's from here on. It never blocks.
 func (w *BodyWriter) Give(b *Buffer, n int) {
+	w.readAlong(b.B[:n])
 	r := w.rec
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,6 +28,7 @@ func (w *BodyWriter) Give(b *Buffer, n int) {
 
 // Write copies p, already forwarded; small writes are gathered. It never blocks and always returns len(p), nil.
 func (w *BodyWriter) Write(p []byte) (int, error) {
+	w.readAlong(p)
 	r := w.rec
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,12 +35,15 @@ func (s *Store) work(r *Recording) {
 		return
 	}
 	r.running = true
-	flush := r.flush
+	flush, lists := r.flush, r.lists
 	r.flush = false
 	r.mu.Unlock()
 
 	s.drain(r, Request, flush)
 	s.drain(r, Response, flush)
+	if lists {
+		s.drain(r, messageList, flush) // last, so that what it speaks of is there
+	}
 	s.finish(r)
 
 	r.mu.Lock()
@@ -249,8 +252,7 @@ func reason(err error) string {
 // finish appends the session's full record once it has ended and all it speaks of has a lasting place.
 func (s *Store) finish(r *Recording) {
 	r.mu.Lock()
-	if !r.ended || r.finished || r.naming > 0 || len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 ||
-		r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil {
+	if !r.ended || r.finished || r.naming > 0 || r.holds() || r.large() {
 		r.mu.Unlock()
 		return
 	}

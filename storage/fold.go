@@ -346,8 +346,8 @@ func (f *fold) deleteRow(id uint64) error {
 
 // refBodies counts every extent of the session.
 func (f *fold) refBodies(s *Session, by int) error {
-	for i := range s.Sides {
-		for _, e := range s.Sides[i].Body.Extents {
+	for _, b := range s.streams() {
+		for _, e := range b.Extents {
 			if err := f.refExtent(e, by); err != nil {
 				return err
 			}

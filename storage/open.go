@@ -17,7 +17,7 @@ type openSession struct {
 	first  uint64 // the oldest segment that speaks of it
 	begun  slotID // zero Segment: not begun yet
 	doomed slotID // zero Segment: not deleted
-	bodies [2]openBody
+	bodies [streams]openBody
 	stored bool // the bucket has entries of it
 	dirty  []openEntry
 }
@@ -181,7 +181,10 @@ func loadOpen(bucket *bbolt.Bucket) (map[uint64]*openSession, error) {
 			o = &openSession{id: id, stored: true}
 			all[id] = o
 		}
-		b := &o.bodies[k[9]&1]
+		if err := Side(k[9]).valid(); err != nil {
+			return fmt.Errorf("read open session: %w", err)
+		}
+		b := &o.bodies[k[9]]
 		switch k[8] {
 		case entryHead:
 			var h openHead

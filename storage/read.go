@@ -26,7 +26,7 @@ func (s *Store) Body(id uint64, side Side) (*BodyReader, error) {
 	if r := s.live.get(id); r != nil {
 		r.mu.Lock()
 		b := &r.bodies[side]
-		deleted, none := r.deleted, b.missing != "" && b.kept == 0
+		deleted, none := r.deleted, b.missing != "" && b.kept == 0 || side == messageList && r.session.Messages == nil
 		r.mu.Unlock()
 		if deleted || none {
 			return nil, fmt.Errorf("open %s body of session %d: %w", side, id, fs.ErrNotExist)
@@ -36,7 +36,11 @@ func (s *Store) Body(id uint64, side Side) (*BodyReader, error) {
 	var body Body
 	var runs []run
 	err := s.stored(id, func(tx *bbolt.Tx, session *Session) (err error) {
-		body = session.Sides[side].Body
+		kept := session.stream(side)
+		if kept == nil {
+			return fs.ErrNotExist
+		}
+		body = *kept
 		runs, err = storedRuns(tx, body.Extents)
 		return err
 	})

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -178,11 +179,11 @@ func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
 		}
 		r.piece = pieceHead{
 			ID:     binary.LittleEndian.Uint64(payload),
-			Side:   Side(payload[8] & 1),
+			Side:   Side(payload[8]),
 			Offset: binary.LittleEndian.Uint64(payload[9:]),
 			Length: uint64(len(payload) - pieceHeadSize),
 		}
-		return r, nil
+		return r, r.piece.Side.valid()
 	case recordNamed:
 		into = &r.named
 	case recordMark:
@@ -197,11 +198,8 @@ func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
 	if err := decoder.Unmarshal(payload, into); err != nil {
 		return nil, fmt.Errorf("decode record of kind %d: %w", kind, err)
 	}
-	if r.kind == recordNamed {
-		r.named.Side &= 1
-	}
-	if r.kind == recordMark {
-		r.mark.Side &= 1
+	if err := errors.Join(r.named.Side.valid(), r.mark.Side.valid()); err != nil {
+		return nil, fmt.Errorf("decode record of kind %d: %w", kind, err)
 	}
 	return r, nil
 }

@@ -11,11 +11,11 @@ type Recording struct {
 	store   *Store
 	id      uint64
 	share   *share
-	writers [2]BodyWriter
+	writers [streams]BodyWriter
 
 	mu       sync.Mutex
 	session  Session // but for its bodies, which are below
-	bodies   [2]body
+	bodies   [streams]body
 	ended    bool
 	deleted  bool
 	finished bool // its last record is in the log, or was given up
@@ -24,6 +24,7 @@ type Recording struct {
 	begun    bool // the log has a begun record
 	flush    bool // what is held in memory is due to be written
 	naming   int  // incoming files that are full and not yet chunks
+	lists    bool // it has a list of messages
 	unkept   bool // there is no room for its record: it is shown while it is open, and forgotten
 
 	// which goroutine works on it: at most one at a time
@@ -54,12 +55,14 @@ func (r *Recording) Body(side Side) *BodyWriter { return &r.writers[side] }
 
 // End ends the session; writers that are not Complete keep what they have. why is for people, empty for Done. Only the first call counts.
 func (r *Recording) End(state State, why string) {
+	r.closeReaders()
 	r.mu.Lock()
 	if r.ended {
 		r.mu.Unlock()
 		return
 	}
 	r.ended, r.unsaved = true, true
+	r.bodies[messageList].complete = r.lists
 	if state == Open {
 		state = Done
 	}
@@ -113,12 +116,17 @@ func (r *Recording) snapshot() Session {
 		m.Informational = slices.Clone(m.Informational)
 		m.Body = r.bodies[side].describe()
 	}
+	if s.Messages != nil {
+		m := *s.Messages
+		m.List = r.bodies[messageList].describe()
+		s.Messages = &m
+	}
 	return s
 }
 
 // row returns the session's row. r.mu is held.
 func (r *Recording) row() Row {
-	for side := range r.bodies {
+	for side := range r.session.Sides {
 		r.session.Sides[side].Body.Passed = r.bodies[side].passed
 	}
 	row := rowOf(&r.session, r.store.now())
@@ -187,7 +195,9 @@ func (b *body) describe() Body {
 // where storage cannot keep the session, the session says so.
 func (s *Store) Begin(begun Session) *Recording {
 	r := &Recording{store: s, session: begun, share: s.budget.share(), unsaved: true}
-	r.writers = [2]BodyWriter{{r, Request}, {r, Response}}
+	for side := range r.writers {
+		r.writers[side].rec, r.writers[side].side = r, Side(side)
+	}
 	r.session.State = Open
 	for side := range r.session.Sides {
 		r.session.Sides[side].Body = Body{}

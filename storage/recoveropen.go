@@ -148,12 +148,11 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 		return nil, err
 	}
 	whole := session.State != Open
-	for side := range o.bodies {
+	for side, known := range session.streams() {
 		good, err := s.goodIncoming(&o.bodies[side], leftover)
 		if err != nil {
 			return nil, err
 		}
-		known := session.Sides[side].Body
 		body := assemble(&o.bodies[side], good)
 		body.Complete = known.Complete && known.Size == body.Size
 		if body.Complete {
@@ -163,14 +162,14 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 		if body.Missing = known.Missing; body.Missing == "" && body.Passed > body.Size {
 			body.Missing = fmt.Sprintf("captured to byte %d: Millpond was ended", body.Size)
 		}
-		session.Sides[side].Body = body
 		whole = whole && body.Size == known.Size
+		*known = body
 		for _, r := range good {
 			if !slices.ContainsFunc(body.Extents, func(e Extent) bool { return string(e.Chunk) == string(r.sum) }) {
 				continue
 			}
 			rec := &record{kind: recordNamed, named: named{
-				ID: o.id, Side: Side(side), Offset: r.mark.Offset,
+				ID: o.id, Side: side, Offset: r.mark.Offset,
 				Extent: Extent{Length: r.mark.Length, Chunk: r.sum}, Incoming: r.mark.Incoming,
 			}}
 			s.appendValue(rec, rec.named)

@@ -96,7 +96,8 @@ type Session struct {
 	Note   string `cbor:"18,keyasint,omitempty"`
 	Color  string `cbor:"19,keyasint,omitempty"`
 
-	HTTP2 *HTTP2 `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
+	Messages *Messages `cbor:"30,keyasint,omitempty"` // nil where its bodies are no messages that Millpond reads
+	HTTP2    *HTTP2    `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
 }
 
 // Message is one side of a session.

@@ -256,25 +256,24 @@ func (v *verifier) session(tx *bbolt.Tx, id uint64, at rowPlace) {
 	if session.ID != id {
 		v.problem("session %d: its record is that of session %d", id, session.ID)
 	}
-	for side := range session.Sides {
-		body := session.Sides[side].Body
+	for side, body := range session.streams() {
 		sum := uint64(0)
 		for _, e := range body.Extents {
 			sum += e.Length
 			v.extent(e)
 		}
 		if sum != body.Size {
-			v.problem("session %d: %s body of %d bytes, its extents have %d", id, Side(side), body.Size, sum)
+			v.problem("session %d: %s of %d bytes, its extents have %d", id, side.stream(), body.Size, sum)
 		}
 		runs, err := storedRuns(tx, body.Extents)
 		if err != nil {
-			v.problem("session %d: %s body: %v", id, Side(side), err)
+			v.problem("session %d: %s: %v", id, side.stream(), err)
 			continue
 		}
 		for _, r := range runs {
 			if r.chunk == nil && uint64(r.at.length) != r.length+pieceHeadSize {
-				v.problem("session %d: %s body: record %d of segment %d has %d bytes of it, want %d",
-					id, Side(side), r.at.Slot, r.at.Segment, r.at.length-pieceHeadSize, r.length)
+				v.problem("session %d: %s: record %d of segment %d has %d bytes of it, want %d",
+					id, side.stream(), r.at.Slot, r.at.Segment, r.at.length-pieceHeadSize, r.length)
 			}
 		}
 	}

@@ -53,17 +53,20 @@ func (s *Store) flushNoted() {
 		r.mu.Lock()
 		r.noted = false
 		var begun *Session
-		large := r.bodies[Request].incoming != nil || r.bodies[Response].incoming != nil
+		large := r.large()
 		told := r.ended && (r.finished || r.naming == 0 && !large)
 		if r.unsaved && !told && !r.deleted && s.log.failing() == nil {
 			snapshot := r.snapshot()
 			for side := range snapshot.Sides {
 				snapshot.Sides[side].Body.Extents = nil // pieces, marks and names tell of them
 			}
+			if snapshot.Messages != nil {
+				snapshot.Messages.List.Extents = nil
+			}
 			begun, r.unsaved, r.begun = &snapshot, false, true
 		}
 		r.flush = true
-		if large && len(r.bodies[Request].queue)+len(r.bodies[Response].queue) > 0 {
+		if large && r.holds() {
 			r.schedule()
 		}
 		if begun != nil {

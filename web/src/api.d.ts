@@ -127,6 +127,50 @@ export interface paths {
         patch: operations["annotate-session"];
         trace?: never;
     };
+    "/api/sessions/{id}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The messages of a WebSocket, the events of an event stream
+         * @description In the order in which they ended, numbered from 0; a number never changes. A session has messages where it has a field `messages`. The list grows while the session is open: a watch of the session tells how many there are. Any page costs the same.
+         *
+         *     A message lies in its side's body, at `offset` with `length`: the frames as they passed, masked where the client masks. An event lies in the response's body without its content coding.
+         */
+        get: operations["list-messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/messages/{number}/payload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A message's payload
+         * @description Never with a type of its own, as for a body, and by range. As it passed: for a WebSocket without the heads of frames and without masking, and compressed where the message is; for an event its lines. `?as=decoded`: decompressed; for an event its data, with a line feed between lines.
+         *
+         *     A message that cannot be decompressed is 422 when asked for decoded: damaged, or after a damaged one on which it depends. One that is still being decompressed is 503 after two seconds.
+         */
+        get: operations["get-payload"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/{side}/body": {
         parameters: {
             query?: never;
@@ -224,6 +268,40 @@ export interface paths {
         };
         /** As get-session, for the shared session */
         get: operations["get-shared-session"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shared/{share}/sessions/{id}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** As list-messages, for the shared session */
+        get: operations["list-shared-messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shared/{share}/sessions/{id}/messages/{number}/payload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** As get-payload, for the shared session */
+        get: operations["get-shared-payload"];
         put?: never;
         post?: never;
         delete?: never;
@@ -398,6 +476,17 @@ export interface components {
             /** @description The value at the given location */
             value?: unknown;
         };
+        GRPC: {
+            /** @description grpc-message, unescaped. */
+            message?: string;
+            /** @description UNAVAILABLE, … */
+            name: string;
+            /**
+             * Format: int64
+             * @description grpc-status; 0 is OK.
+             */
+            status: number;
+        };
         GoAway: {
             /** @enum {string} */
             by: "client" | "upstream" | "proxy";
@@ -454,6 +543,11 @@ export interface components {
         LiveSession: {
             /** Format: int64 */
             id: number;
+            /**
+             * Format: int64
+             * @description While the session is open: how many messages are listed so far.
+             */
+            messages?: number;
             /** @description Left out when there is no such session, or it was deleted. */
             session?: components["schemas"]["Summary"];
             /** @enum {string} */
@@ -574,6 +668,29 @@ export interface components {
                 string
             ][];
         };
+        MessageList: {
+            /** @description None will be added. */
+            final: boolean;
+            messages: components["schemas"]["StreamMessage"][];
+            /**
+             * Format: int64
+             * @description How many are listed so far.
+             */
+            total: number;
+        };
+        Messages: {
+            /** @description permessage-deflate was agreed. */
+            compressed?: boolean;
+            /**
+             * Format: int64
+             * @description How many are listed so far.
+             */
+            count: number;
+            /** @enum {string} */
+            kind: "websocket" | "events";
+            /** @description Where and why the list does not go on to a body's end, for people. The bytes themselves are in the body. */
+            lost?: string[];
+        };
         NewShare: {
             /** Format: date-time */
             created: string;
@@ -649,6 +766,8 @@ export interface components {
             first_byte: number;
             /** @description What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, … */
             flags: string[];
+            /** @description How a gRPC call ended, as the server said. */
+            grpc?: components["schemas"]["GRPC"];
             /** @description What was asked: host, or host:port where the port is not the scheme's. */
             host: string;
             /** @description What HTTP/2 frames said beside fields and data. */
@@ -658,6 +777,8 @@ export interface components {
              * @description Ids only grow, and are never used twice.
              */
             id: number;
+            /** @description Given where the bodies are read as messages: see list-messages. */
+            messages?: components["schemas"]["Messages"];
             /** @description CONNECT for a tunnel. */
             method: string;
             note: string;
@@ -791,6 +912,57 @@ export interface components {
              * @description Bytes the file system holds.
              */
             total: number;
+        };
+        StreamMessage: {
+            /** @description Its end did not come. */
+            broken?: boolean;
+            /**
+             * Format: int64
+             * @description Of a close.
+             */
+            code?: number;
+            compressed?: boolean;
+            /**
+             * Format: int64
+             * @description Of the payload, decompressed.
+             */
+            decoded_size?: number;
+            /** @description An event's type; left out for message. */
+            event?: string;
+            event_id?: string;
+            /**
+             * Format: int64
+             * @description From there to its last byte, heads of frames included.
+             */
+            length: number;
+            /** Format: int64 */
+            number: number;
+            /**
+             * Format: int64
+             * @description Of its first byte in the side's body.
+             */
+            offset: number;
+            /** @description It is still being decompressed: ask again in a moment. */
+            pending?: boolean;
+            /** @description The beginning in one line; in hexadecimal where it is no text. */
+            preview: string;
+            /** @description Why the payload is not shown decoded, for people. */
+            problem?: string;
+            retry?: string;
+            /** @enum {string} */
+            side: "request" | "response";
+            /**
+             * Format: int64
+             * @description Of the payload as it passed; of an event, its data.
+             */
+            size: number;
+            /**
+             * Format: date-time
+             * @description Its last byte passed.
+             */
+            time: string;
+            /** @enum {string} */
+            type: "text" | "binary" | "close" | "ping" | "pong" | "event" | "comment";
         };
         Summary: {
             /** @description The client's address, host:port. */
@@ -1217,6 +1389,111 @@ export interface operations {
             };
         };
     };
+    "list-messages": {
+        parameters: {
+            query?: {
+                /** @description The first message's number. They count from 0, in the order in which they ended. */
+                from?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageList"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-payload": {
+        parameters: {
+            query?: {
+                /** @description Another representation: decoded. */
+                as?: "decoded";
+                /** @description Give a file name. */
+                download?: string;
+            };
+            header?: {
+                Range?: string;
+                "If-Range"?: string;
+            };
+            path: {
+                id: number;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The whole payload. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description A part. */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description No such part; Content-Range has the size. */
+            416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It cannot be decoded. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is still being decompressed. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-body": {
         parameters: {
             query?: {
@@ -1470,6 +1747,109 @@ export interface operations {
                 };
             };
             /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-shared-messages": {
+        parameters: {
+            query?: {
+                from?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageList"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-shared-payload": {
+        parameters: {
+            query?: {
+                /** @description Another representation: decoded. */
+                as?: "decoded";
+                /** @description Give a file name. */
+                download?: string;
+            };
+            header?: {
+                Range?: string;
+                "If-Range"?: string;
+            };
+            path: {
+                share: string;
+                id: number;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The whole payload. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description A part. */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description No such part; Content-Range has the size. */
+            416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It cannot be decoded. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It is still being decompressed. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Problem */
             default: {
                 headers: {
                     [name: string]: unknown;
