@@ -28,7 +28,7 @@ const (
 	// 50 ms all the time, and the kernel holds them back for up to 200 ms at a time. To take those for stalls would grow the queue before a disk that works.
 	calmLeast  = 20 * time.Millisecond
 	calmMost   = 250 * time.Millisecond
-	calmFactor = 4
+	calmFactor = 3
 
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
 	// could see that.
