@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -44,7 +45,7 @@ func startStallable(t *testing.T) *stallable {
 		t.Fatal(err)
 	}
 	s := &stallable{disk: storagetest.NewDisk(files), origin: harness.StartOrigin(t), client: map[harness.Protocol]*http.Client{}}
-	s.store, err = storage.OpenStore(storage.Config{Dir: dir, Files: s.disk})
+	s.store, err = storage.OpenStore(storage.Config{Dir: dir, Files: s.disk, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func startHarness(t testing.TB, cfg Config) *harness {
 		cfg.Logger = slog.New(slog.NewTextHandler(lockedWriter{&logLock, &log}, nil))
 	}
 	if cfg.Store == nil {
-		store, err := storage.OpenStore(storage.Config{Dir: t.TempDir()})
+		store, err := storage.OpenStore(storage.Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,8 @@ func (h *harness) body(id uint64, side storage.Side) string {
 	h.t.Helper()
 	b, err := h.store.Body(id, side)
 	if err != nil {
-		h.t.Fatalf("open the %v body of session %d: %v", side, id, err)
+		s, _ := h.store.Session(id)
+		h.t.Fatalf("open the %v body of session %d: %v; %s", side, id, err, s.Sides[side].Body.Missing)
 	}
 	defer b.Close()
 	var out strings.Builder
@@ -329,7 +330,7 @@ func (h *harness) expectBody(s storage.Session, side storage.Side, want string) 
 		h.t.Errorf("stored %v body: got %d bytes %s %.60q, want %d bytes %s %.60q", side, len(got), sum(got), got, len(want), sum(want), want)
 	}
 	if kept := s.Sides[side].Body; !kept.Complete || kept.Size != uint64(len(want)) {
-		h.t.Errorf("stored %v body: complete %v, %d bytes, want complete, %d", side, kept.Complete, kept.Size, len(want))
+		h.t.Errorf("stored %v body: complete %v, %d bytes, want complete, %d; %s", side, kept.Complete, kept.Size, len(want), kept.Missing)
 	}
 }
 

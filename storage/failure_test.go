@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -24,7 +25,7 @@ func openFaulty(t *testing.T, slow storage.SlowDisk) (*storage.Store, *storagete
 		t.Fatal(err)
 	}
 	disk := storagetest.NewDisk(files)
-	s, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk, SlowDisk: slow})
+	s, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk, SlowDisk: slow, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,8 @@ func TestBodyIsReadWhileItGrows(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(got, body) || !b.Complete() {
-				t.Errorf("follower %d: got %d bytes, want %d", i, len(got), len(body))
+				session, _ := s.Session(r.ID())
+				t.Errorf("follower %d: got %d bytes, want %d; %s", i, len(got), len(body), session.Sides[Response].Body.Missing)
 			}
 		})
 	}

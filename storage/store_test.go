@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ var bodySizes = []int{
 
 func openTest(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := OpenStore(Config{Dir: dir})
+	s, err := OpenStore(Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
