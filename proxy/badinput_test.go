@@ -120,6 +120,7 @@ func TestAmbiguousResponses(t *testing.T) {
 		},
 		{"lengths differ", "HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabcd", "", "abcd"},
 		{"a NUL byte", "HTTP/1.1 200 OK\r\nX: a\x00b\r\nContent-Length: 3\r\n\r\nabcd", "", "abcd"},
+		{"a control byte in a name", "HTTP/1.1 200 OK\r\nTransfer-Encoding\x0b: chunked\r\nContent-Length: 3\r\n\r\nabcd", "", "abcd"},
 		{"a space before the colon", "HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabcd", "", "abcd"},
 		{"coding in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "", "3\r\nabc\r\n0\r\n\r\n"},
 	} {

@@ -54,6 +54,9 @@ func (x *exchange) record() {
 	if x.sent.head != x.in.head || x.sent.body != nil {
 		s.SetFlag(storage.FlagModified)
 	}
+	if x.sent.head.oddName {
+		s.SetFlag(storage.FlagOddName)
+	}
 	if x.moved {
 		s.SetFlag(storage.FlagMoved)
 	}
@@ -119,6 +122,9 @@ func (x *exchange) recordResponse() {
 		}
 		if h.ambiguous != "" {
 			s.SetFlag(storage.FlagAmbiguousFraming)
+		}
+		if h.oddName {
+			s.SetFlag(storage.FlagOddName)
 		}
 	})
 	x.readMessages()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"unsafe"
 )
@@ -33,6 +34,7 @@ type head struct {
 	status         int    // a response's
 
 	ambiguous string // what makes its framing readable in two ways, beside the framing fields' values; empty for nothing
+	oddName   bool   // a field's name is none that HTTP allows, and passes
 }
 
 var (
@@ -167,7 +169,8 @@ func splitStart(raw []byte) (h *head, lines string) {
 	return h, lines
 }
 
-// parseFields appends the fields of lines, and sets ambiguous for what RFC 9112, sections 2.2 and 5, has a server refuse.
+// parseFields appends the fields of lines, and sets ambiguous for what RFC 9112, sections 2.2 and 5, has a server refuse, and for names that programs
+// make different fields of.
 func (h *head) parseFields(lines string) {
 	odd := func(format string, args ...any) {
 		if h.ambiguous == "" {
@@ -216,6 +219,15 @@ func (h *head) parseFields(lines string) {
 		if c := name[len(name)-1]; c == ' ' || c == '\t' {
 			odd("a space stands before the colon in line %d of the head", n)
 			name = strings.TrimRight(name, " \t")
+		}
+		if !isToken(name) { // RFC 9110, section 5.1
+			h.oddName = true
+			switch core := strings.TrimFunc(name, func(c rune) bool { return c >= 0x80 || !isToken(string(c)) }); {
+			case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }): // many trim them, or end the name there
+				odd("a control byte stands in the name of line %d of the head", n)
+			case framingField(core):
+				odd("the name of line %d of the head is %s to who trims it", n, http.CanonicalHeaderKey(core))
+			}
 		}
 		h.fields = append(h.fields, field{name: name, value: strings.Trim(value, " \t"), line: line})
 	}
@@ -315,6 +327,10 @@ func newHead2(fields []field) *head {
 			for _, c := range []byte(v) {
 				h.status = h.status*10 + int(c-'0')
 			}
+		default:
+			if name := strings.TrimPrefix(fields[i].name, ":"); !isToken(name) || strings.ToLower(name) != name { // RFC 9113, section 8.2.1
+				h.oddName = true
+			}
 		}
 	}
 	return h.with("", fields)
@@ -323,11 +339,16 @@ func newHead2(fields []field) *head {
 // isToken reports whether s is a token. RFC 9110, section 5.6.2.
 func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
-			continue
+		if !tokenBytes[s[i]] {
+			return false
 		}
-		return false
 	}
 	return s != ""
 }
+
+var tokenBytes = func() (of [256]bool) {
+	for _, c := range []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%&'*+-.^_`|~") {
+		of[c] = true
+	}
+	return of
+}()

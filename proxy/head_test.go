@@ -109,6 +109,9 @@ func TestParseRequestHead(t *testing.T) {
 			t.Errorf("field %d: got %+v, want %+v", i, h.fields[i], want[i])
 		}
 	}
+	if !h.oddName {
+		t.Error("the name with spaces is not told")
+	}
 }
 
 func TestParseRequestHeadRefuses(t *testing.T) {
@@ -124,6 +127,12 @@ func TestParseRequestHeadRefuses(t *testing.T) {
 		{"fold at the start", "GET / HTTP/1.1\r\n A: b\r\n\r\n", "begins with a space"},
 		{"no colon", "GET / HTTP/1.1\r\nHello\r\n\r\n", "no name and colon"},
 		{"no name", "GET / HTTP/1.1\r\n: b\r\n\r\n", "no name and colon"},
+		{"control byte in a name", "GET / HTTP/1.1\r\nX\x01: b\r\n\r\n", "a control byte stands in the name of line 2"},
+		{"control byte after a framing name", "GET / HTTP/1.1\r\nA: b\r\nContent-Length\x0b: 3\r\n\r\n", "a control byte stands in the name of line 3"},
+		{"tab in a name", "GET / HTTP/1.1\r\nX\tY: b\r\n\r\n", "a control byte stands in the name"},
+		{"DEL in a name", "GET / HTTP/1.1\r\nX\x7f: b\r\n\r\n", "a control byte stands in the name"},
+		{"no-break space after a framing name", "GET / HTTP/1.1\r\ntransfer-encoding\xa0: chunked\r\n\r\n", "is Transfer-Encoding to who trims it"},
+		{"quotes around a framing name", "GET / HTTP/1.1\r\n\"Content-Length\": 3\r\n\r\n", "is Content-Length to who trims it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := parseRequestHead([]byte(tt.in)); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -84,6 +84,8 @@ func TestHeadsThatTwoProgramsReadDifferentlyAreRefused(t *testing.T) {
 		{"NUL in a value", start + o.addr + "\r\nX: a\x00b\r\n\r\n", "a NUL byte stands in line 3"},
 		{"NUL in a name", start + o.addr + "\r\nCookie\x00: b\r\n\r\n", "a NUL byte stands in line 3"},
 		{"NUL in the target", "GET http://" + o.addr + "/\x00 HTTP/1.1\r\n\r\n", "a NUL byte stands in line 1"},
+		{"vertical tab after a name", start + o.addr + "\r\nTransfer-Encoding\x0b: chunked\r\n\r\n", "a control byte stands in the name of line 3"},
+		{"no-break space after a framing name", start + o.addr + "\r\nContent-Length\xa0: 3\r\n\r\n", "is Content-Length to who trims it"},
 		{"folded Host", start + "x\r\n .example\r\nX: y\r\n\r\n", "the field Host is folded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

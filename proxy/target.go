@@ -12,7 +12,8 @@ type target struct {
 	scheme    string // http or https
 	authority string // host:port, as dialled
 	host      string // as a person writes it: without the scheme's own port
-	path      string // path and query, as sent to an origin
+	path      string // path and query, as sent to an origin; a fragment that should not be there, too
+	bare      bool   // the URL ended with its authority: path is made up
 }
 
 // parseAbsolute takes apart a request target in absolute form. RFC 9112, section 3.2.2. Only what is needed to send it on is looked at:
@@ -22,13 +23,13 @@ func parseAbsolute(s string) (target, error) {
 	if !ok {
 		return target{}, errors.New("the request target is neither a path nor a URL")
 	}
-	t := target{scheme: strings.ToLower(scheme), path: "/"}
+	t := target{scheme: strings.ToLower(scheme), path: "/", bare: true}
 	if t.scheme != "http" && t.scheme != "https" {
 		return target{}, errors.New("the request target has another scheme; only http and https can be asked of a proxy")
 	}
 	authority := rest
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		authority, t.path = rest[:i], rest[i:]
+		authority, t.path, t.bare = rest[:i], rest[i:], false
 		if t.path[0] != '/' {
 			t.path = "/" + t.path
 		}
@@ -94,7 +95,7 @@ func toOrigin(h *head, t target) (out *head, differs bool) {
 		fields = setField(fields, "Host", t.host)
 	}
 	path := t.path
-	if h.method == "OPTIONS" && !strings.Contains(strings.TrimPrefix(h.target, t.scheme+"://"), "/") {
+	if h.method == "OPTIONS" && t.bare {
 		path = "*" // RFC 9112, section 3.2.4
 	}
 	out = h.with(h.method+" "+path+" "+h.proto, fields)

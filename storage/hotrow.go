@@ -37,7 +37,7 @@ const (
 // rowFlags gives each flag its bit.
 var rowFlags = []string{
 	FlagHostDiffers, FlagAmbiguousFraming, FlagModified, FlagMoved, FlagAnswered,
-	FlagInsecure, FlagTunnel, FlagUpgraded, FlagCut, FlagReused, FlagReverse,
+	FlagInsecure, FlagTunnel, FlagUpgraded, FlagCut, FlagReused, FlagReverse, FlagOddName,
 }
 
 // rowPlace is where a row's full record is, and the first segment that speaks of the session.

@@ -66,6 +66,7 @@ const (
 	FlagUpgraded         = "upgraded"          // the exchange became another protocol
 	FlagCut              = "cut"               // capture of a body stopped before the body did
 	FlagReused           = "reused"            // sent on an upstream connection that had served before
+	FlagOddName          = "odd_name"          // a field's name is none that HTTP allows, and passed as it is
 	FlagReverse          = "reverse"           // came to a listener that forwards to one upstream
 )
 

@@ -99,13 +99,14 @@ func (l *lists) decode(block []byte) error {
 }
 
 // malformed says what in a list forbids to pass it on, or "". A CR, LF or NUL ends a field for a server that speaks HTTP/1 behind
-// the next hop, and a list that holds one, or a name with a colon or white space, would not be what it seems in the form of lines. RFC 9113, section 8.2.1.
+// the next hop, other control bytes in a name are trimmed by some, and a list that holds one, or a name with a colon or white space, would not be what it
+// seems in the form of lines. RFC 9113, section 8.2.1.
 // Its other rules are for the receiver to judge.
 func malformed(fields []hpack.HeaderField) string {
 	for _, f := range fields {
 		switch {
 		case !lineName(f.Name):
-			return "a field whose name is empty or holds a CR, LF, NUL, colon or white space"
+			return "a field whose name is empty or holds a control byte, colon or white space"
 		case strings.ContainsAny(f.Value, "\r\n\x00"):
 			return "a CR, LF or NUL in the value of the field " + f.Name
 		}
@@ -115,8 +116,10 @@ func malformed(fields []hpack.HeaderField) string {
 
 func lineName(name string) bool {
 	name = strings.TrimPrefix(name, ":")
-	return name != "" && !strings.ContainsAny(name, "\r\n\x00: \t")
+	return name != "" && !strings.ContainsFunc(name, notInName)
 }
+
+func notInName(c rune) bool { return c <= ' ' || c == 0x7f || c == ':' }
 
 // Legible returns the list with what is malformed in it made visible: escaped as in a Go string, a colon in a name as \x3a. It never is sent.
 func Legible(fields []hpack.HeaderField) []hpack.HeaderField {
@@ -127,16 +130,25 @@ func Legible(fields []hpack.HeaderField) []hpack.HeaderField {
 	for i, f := range fields {
 		legible[i] = hpack.HeaderField{Name: f.Name, Value: escapes.Replace(f.Value), Sensitive: f.Sensitive}
 		if !lineName(f.Name) {
-			legible[i].Name = nameEscapes.Replace(f.Name)
+			legible[i].Name = escapeName(f.Name)
 		}
 	}
 	return legible
 }
 
-var (
-	escapes     = strings.NewReplacer("\r", `\r`, "\n", `\n`, "\x00", `\x00`)
-	nameEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`, "\x00", `\x00`, "\t", `\t`, " ", `\x20`, ":", `\x3a`)
-)
+var escapes = strings.NewReplacer("\r", `\r`, "\n", `\n`, "\x00", `\x00`)
+
+func escapeName(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(escapes.Replace(name)) {
+		if notInName(rune(c)) {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
 
 // Value returns the value of the first field of that name, empty where there is none.
 func Value(fields []hpack.HeaderField, name string) string {

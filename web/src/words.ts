@@ -26,6 +26,7 @@ export const stateMeaning: Record<Summary["state"], string> = {
 const flagMeanings: Record<string, [word: string, meaning: string]> = {
 	host_differs: ["other Host", "The Host field is not what was asked of the proxy."],
 	ambiguous_framing: ["ambiguous framing", "The message's length could be read in two ways, or bytes came after the response: it may mean different things to different programs."],
+	odd_name: ["odd field name", "A field's name is none that HTTP allows. It passed as it is; other programs may refuse it or read another name."],
 	modified: ["modified", "A rule changed what was sent on. What was received is kept beside it."],
 	moved: ["moved", "A rule sent the request to another host."],
 	answered: ["answered by a rule", "A rule answered, and the server was not asked."],
