@@ -220,9 +220,11 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSilentCloseAfterTLSIsNoRow: health checks and surplus connections do so. A client that rejects the certificate after its last handshake message sends an alert.
+// TestSilentCloseAfterTLSIsNoRow: surplus connections do so, to a host that was asked something before, or after a while. A client that rejects the
+// certificate after its last handshake message sends an alert, or leaves at once.
 func TestSilentCloseAfterTLSIsNoRow(t *testing.T) {
 	p := startProxy(t, Config{})
+	p.p.leavesAtOnce = 0
 	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}}, nil)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		c, err := p.handshake(addr, &tls.Config{ServerName: "example.com", MaxVersion: version})

@@ -93,6 +93,9 @@ type Proxy struct {
 	serving   sync.WaitGroup // client connections
 
 	refused refusals
+
+	accepted     accepted
+	leavesAtOnce time.Duration // but in tests, the constant
 }
 
 // New returns a Proxy that serves nothing yet.
@@ -107,6 +110,10 @@ func New(cfg Config) (*Proxy, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
+	trusting, err := newAccepted()
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{
 		cfg:       cfg,
 		log:       cfg.Logger,
@@ -116,6 +123,9 @@ func New(cfg Config) (*Proxy, error) {
 		places:    make(chan struct{}, cfg.Limits.Connections),
 		listeners: make(map[net.Listener]struct{}),
 		clients:   make(map[*client]struct{}),
+
+		accepted:     trusting,
+		leavesAtOnce: leavesAtOnce,
 	}
 	p.ownTLS = p.newOwnTLS()
 	return p, nil

@@ -5,13 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"slices"
-	"strings"
-	"syscall"
+	"time"
 
 	"millpond/storage"
 )
@@ -131,7 +129,7 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 		}
 		return
 	case err != nil:
-		p.record(s, storage.Failed, explainClient(m, err))
+		p.record(s, storage.Failed, p.explainClient(c.client, m, err))
 		return
 	}
 
@@ -148,6 +146,7 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 
 // serveIntercepted serves what is inside TLS. A connection that nobody used is no row: browsers open some ahead of need.
 func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
+	secured := time.Now()
 	var f first
 	switch up.tls.ALPN {
 	case "http/1.1", "":
@@ -161,13 +160,18 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		p.tunnel(ctx, c, up, s)
 		return
 	}
+	if f.who == clientFirst && !f.end {
+		p.accepted.note(c.client, s.Host)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case f.who == clientLeft || f.who == clientFirst && f.end:
-		// In TLS 1.3 a client may reject the certificate after we think the handshake done, and says so. One that says nothing may have looked
-		// whether the port is open, or opened a connection ahead of need.
+		// A client may reject the certificate after we think the handshake done, and say so. One that leaves at once, from a host that it never asked
+		// anything, has most likely rejected it too; later, it had opened a connection ahead of need.
 		if alert := alertOf(f.err); alert != "" {
-			p.record(s, storage.Failed, explainAlert(alert))
+			p.record(s, storage.Failed, p.explainAlert(c.client, alert))
+		} else if time.Since(secured) < p.leavesAtOnce && !p.accepted.of(c.client, s.Host) {
+			p.record(s, storage.Failed, p.explainLeft(c.client))
 		}
 	case f.who == upstreamLeft && alertOf(f.err) != "":
 		// In TLS 1.3 a server may end the handshake after we think it done: for want of a client certificate, say.
@@ -226,45 +230,3 @@ func (l *oneConn) Accept() (net.Conn, error) {
 
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
-
-// install is what to do about a client that does not trust us.
-const install = "install Millpond's certificate authority on it; a program that brings its own list of authorities, or accepts only certificates it knows (pinning), has to be told separately"
-
-// explainAlert says what a client means by an alert in the handshake or in place of its first bytes.
-func explainAlert(alert string) string {
-	switch alert {
-	case "unknown certificate authority", "bad certificate", "unknown certificate", "unsupported certificate", "access denied", "certificate unobtainable", "decrypt error":
-		return fmt.Sprintf("the client rejected Millpond's certificate (%s): %s", alert, install)
-	case "expired certificate":
-		return "the client rejected Millpond's certificate as expired: the clock of the client or of this machine is wrong"
-	}
-	return "the client ended the TLS handshake: " + alert
-}
-
-// explainClient says why the handshake with the client failed, and what to do about it.
-func explainClient(m *mirror, err error) string {
-	var record tls.RecordHeaderError
-	alert := alertOf(err)
-	if alert == "" {
-		alert = m.plainAlert()
-	}
-	if alert != "" {
-		return explainAlert(alert)
-	}
-	switch {
-	case isTimeout(err):
-		return "the client did not finish the TLS handshake in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		if m.hello {
-			return "the client closed the connection when it had Millpond's certificate, and most likely does not trust it: " + install
-		}
-		return "the client closed the connection during its TLS hello"
-	case errors.As(err, &record):
-		return "the client sent something that begins like TLS and is not"
-	case strings.Contains(err.Error(), "unsupported versions"):
-		return "no common version: Millpond speaks TLS 1.2 and 1.3, and the client only older ones"
-	case strings.Contains(err.Error(), "no cipher suite"), strings.Contains(err.Error(), "no supported elliptic curves"):
-		return "no common cipher suite: the client offers none that is safe"
-	}
-	return "the TLS handshake with the client failed: " + innermost(err)
-}

@@ -84,7 +84,7 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 	}
 	if ctx.Err() == nil {
 		s.TLS = &storage.TLS{ServerName: m.sni}
-		p.record(s, storage.Failed, explainClient(m, err))
+		p.record(s, storage.Failed, p.explainClient(c.client, m, err))
 	}
 	c.Close()
 	return nil
