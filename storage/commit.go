@@ -215,6 +215,9 @@ func (s *Store) rename(from, to string) error {
 // applyThrough takes the records up to end into the index.
 func (s *Store) applyThrough(end position) error {
 	s.toApply = append(s.toApply, s.log.take(end)...)
+	if s.index.damaged.Load() && !s.lookedThrough {
+		s.lookThrough(end)
+	}
 	if len(s.toApply) == 0 {
 		return nil
 	}

@@ -61,6 +61,7 @@ type index struct {
 	open  map[uint64]*openSession // by the one goroutine that applies
 
 	damaged atomic.Bool // a transaction met damage
+	met     func(error) // is told once, when it did; nil while the store is opened
 }
 
 // errIndexDamaged is an index that cannot be used, and is to be made again.
@@ -181,7 +182,9 @@ func recoverDamage(err *error) {
 func (ix *index) survive(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read index: %v: %w", p, errIndexDamaged)
-		ix.damaged.Store(true)
+		if !ix.damaged.Swap(true) && ix.met != nil {
+			ix.met(*err)
+		}
 	}
 }
 

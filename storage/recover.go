@@ -32,25 +32,29 @@ func (s *Store) openIndex() (err error) {
 
 // replaceIndex sets the damaged index aside and opens an empty one, which knows nothing of the log yet.
 func (s *Store) replaceIndex(damage error) (err error) {
-	if err := s.setIndexAside(damage); err != nil {
+	aside, err := s.setIndexAside(damage)
+	if err != nil {
 		return err
 	}
-	s.index, err = openIndex(s.dir)
-	return err
+	if s.index, err = openIndex(s.dir); err != nil {
+		return err
+	}
+	s.salvage(aside)
+	return nil
 }
 
-func (s *Store) setIndexAside(damage error) error {
+func (s *Store) setIndexAside(damage error) (aside string, err error) {
 	path := filepath.Join(s.dir, "index.db")
 	for n := 1; ; n++ {
-		aside := path + ".damaged-" + strconv.Itoa(n)
+		aside = path + ".damaged-" + strconv.Itoa(n)
 		if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		s.logger.Error("the index is damaged: it is set aside and made again; shares are lost", "aside", aside, "error", damage)
+		s.logger.Error("the index is damaged: it is set aside and made again", "aside", aside, "error", damage)
 		if err := os.Rename(path, aside); err != nil {
-			return fmt.Errorf("set index aside: %w", err)
+			return "", fmt.Errorf("set index aside: %w", err)
 		}
-		return nil
+		return aside, nil
 	}
 }
 
@@ -335,16 +339,42 @@ func (s *Store) recoverIndex(failed error, end position) {
 	s.toApply = s.toApply[n:]
 }
 
+// lookThrough finds out about damage that a reader of the index met, and has the index made again where there is any that lasts.
+func (s *Store) lookThrough(end position) {
+	s.lookedThrough = true
+	damage := s.index.view(s.index.checkValues)
+	if damage == nil {
+		s.logger.Warn("the index was looked through: what was read is sound; it is looked through again at the next start")
+		return
+	}
+	s.recoverIndex(fmt.Errorf("%w (%w)", damage, errIndexDamaged), end)
+}
+
+// readerMetDamage has the index looked through at the next commit, which is due now. s.wrote makes the committer come at once.
+func (s *Store) readerMetDamage(err error) {
+	s.logger.Error("the index cannot be read: it is looked through now", "error", err)
+	select {
+	case s.wrote <- struct{}{}:
+	default:
+	}
+}
+
 // rebuildIndex makes a damaged index again from the log up to end, while the store runs: once, as a disk that damages what was just written
 // would have it done for ever. Until it is done, sessions that have ended are missing where they are looked for.
 func (s *Store) rebuildIndex(damage error, end position) error {
 	if s.rebuilt {
 		return damage
 	}
-	s.rebuilt = true
-	if err := s.index.renew(s.dir, func() error { return s.setIndexAside(damage) }); err != nil {
+	s.rebuilt, s.lookedThrough = true, true
+	aside := ""
+	err := s.index.renew(s.dir, func() (err error) {
+		aside, err = s.setIndexAside(damage)
+		return err
+	})
+	if err != nil {
 		return err
 	}
+	s.salvage(aside)
 	spans, err := segmentSpans(s.files)
 	if err != nil {
 		return err

@@ -86,6 +86,8 @@ type Store struct {
 	fresh        map[string]bool // chunks named since the index last took records
 	toApply      []*record
 	rebuilt      bool // the index was made again since the start: what it let go of meanwhile is not removed
+
+	lookedThrough bool // the index was, since a reader met damage
 }
 
 // OpenStore opens or makes the store in cfg.Dir, recovering what a former process left open.
@@ -167,6 +169,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 	if err := s.makingRoom(s.recover); err != nil {
 		return nil, err
 	}
+	s.index.met = s.readerMetDamage
 	s.makeBallast()
 	return s, nil
 }
