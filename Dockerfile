@@ -31,8 +31,11 @@ COPY --from=program /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certifi
 COPY --from=program /out/millpond /millpond
 COPY --from=program --chown=65532:65532 /out/data /data
 USER 65532:65532
+# Inside a container the proxy has to listen on all addresses; who reaches it is decided by what is published. So the image lets it be open:
+# publish the port where only you reach it, or set MILLPOND_PROXY_AUTH, which is then asked for all the same.
 ENV MILLPOND_DATA=/data \
     MILLPOND_PROXY=0.0.0.0:8080 \
+    MILLPOND_ALLOW_OPEN_PROXY=true \
     MILLPOND_DASHBOARD=0.0.0.0:8081
 VOLUME /data
 EXPOSE 8080 8081

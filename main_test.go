@@ -75,7 +75,7 @@ func serve(t *testing.T, args ...string) *program {
 	}
 	t.Cleanup(func() { _ = p.Process.Kill() })
 	lines := bufio.NewScanner(stdout)
-	for len(p.said) < 3 && lines.Scan() {
+	for p.said["ca"] == "" && lines.Scan() { // which it says last
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		p.said[word] = rest
 	}

@@ -29,7 +29,8 @@ const (
 )
 
 type serveCommand struct {
-	Proxy            string   `env:"MILLPOND_PROXY" default:"127.0.0.1:8080" placeholder:"ADDR" help:"The proxy's listener, HOST:PORT. Port 0 picks one; 0.0.0.0 lets devices in the network use it. ${default} where left out."`
+	wayIn `embed:""`
+
 	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
 	Token            string   `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
 	AllowHost        []string `env:"MILLPOND_ALLOW_HOST" placeholder:"NAME" help:"A further name, NAME or NAME:PORT, by which browsers reach the dashboard, as through a reverse proxy."`
@@ -85,11 +86,15 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if err != nil {
 		return err
 	}
-	proxyListener, err := listen("proxy", c.Proxy)
+	auth, err := c.credentials()
 	if err != nil {
 		return err
 	}
-	defer proxyListener.Close()
+	clients, err := c.listen()
+	if err != nil {
+		return err
+	}
+	defer clients.close()
 	dashboardListener, err := listen("dashboard", c.Dashboard)
 	if err != nil {
 		return err
@@ -107,14 +112,15 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	}
 	dashboard, err := server.New(server.Config{
 		Store: store, CA: ca.Certificate(), CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
-		Proxy: addrPort(proxyListener), Dashboard: dashboardAddr,
+		Proxy: addrPort(clients.proxy[0]), Dashboard: dashboardAddr,
 		Version: version, Profiles: c.Profiles, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
 	relay, err := proxy.New(proxy.Config{
-		Store: store, CA: ca, InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
+		Store: store, CA: ca, Auth: auth, ClientTLS: c.ProxyTLS, AllowPublic: c.AllowPublicClients,
+		InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
 		Own: proxy.Owns(dashboardListener.Addr()), Setup: server.Setup(ca.Certificate()), Logger: log,
 	})
 	if err != nil {
@@ -125,12 +131,22 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 		return err
 	}
 	fmt.Fprintf(out, "dashboard http://%s/#token=%s\n", reachable(dashboardAddr), token)
-	fmt.Fprintf(out, "proxy %s\n", proxyListener.Addr())
+	for _, l := range clients.proxy {
+		fmt.Fprintf(out, "proxy %s\n", l.Addr())
+	}
+	for _, l := range clients.reverse {
+		fmt.Fprintf(out, "reverse %s to %s\n", l.Addr(), l.to)
+	}
 	fmt.Fprintf(out, "ca %s\n", caFile)
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { keepMemory(ctx, relay.Clients); return nil })
-	group.Go(func() error { return relay.Serve(proxyListener) })
+	for _, l := range clients.proxy {
+		group.Go(func() error { return relay.Serve(l) })
+	}
+	for _, l := range clients.reverse {
+		group.Go(func() error { return relay.ServeReverse(l.Listener, l.to) })
+	}
 	group.Go(func() error { return dashboard.Serve(dashboardListener) })
 	group.Go(func() error {
 		<-ctx.Done()

@@ -17,9 +17,9 @@ export function ConnectDialog({ dashboard, onClose }: { dashboard: Dashboard; on
 				<div className={styles.notice} role="note">
 					<p>
 						<b>Only this machine can use the proxy:</b> it listens on loopback, <span className="data">{status.proxy}</span>. For phones and other
-						machines, start Millpond again with
+						machines, start Millpond again with these flags, and a user name and a password of your own that the device is then to give:
 					</p>
-					<Copyable label="the flag" text={`--proxy 0.0.0.0:${port}`} />
+					<Copyable label="the flags" text={`--proxy 0.0.0.0:${port} --proxy-auth USER:PASSWORD`} />
 				</div>
 			)}
 			<ol className={styles.steps}>
