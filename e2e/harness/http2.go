@@ -26,14 +26,13 @@ type Conn2 struct {
 
 // DialHTTP2 opens a tunnel through the proxy to the authority (host:port), speaks TLS and sends the preface with the settings.
 func DialHTTP2(proxy, authority string, roots *x509.CertPool, settings ...http2.Setting) (*Conn2, error) {
-	conn, err := net.Dial("tcp", proxy)
+	secure, err := DialTLS(proxy, authority, &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}})
 	if err != nil {
-		return nil, err
-	}
-	secure, err := tunnel(conn, authority, &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}})
-	if err != nil {
-		_ = conn.Close()
 		return nil, fmt.Errorf("open HTTP/2 connection: %w", err)
+	}
+	if got := secure.ConnectionState().NegotiatedProtocol; got != "h2" {
+		_ = secure.Close()
+		return nil, fmt.Errorf("open HTTP/2 connection: the other side chose %q", got)
 	}
 	c := &Conn2{Framer: http2.NewFramer(secure, bufio.NewReader(secure)), Conn: secure, authority: authority}
 	c.encoder = hpack.NewEncoder(&c.fields)
@@ -43,32 +42,63 @@ func DialHTTP2(proxy, authority string, roots *x509.CertPool, settings ...http2.
 	return c, c.WriteSettings(settings...)
 }
 
-func tunnel(conn net.Conn, authority string, config *tls.Config) (*tls.Conn, error) {
-	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority); err != nil {
-		return nil, err
-	}
-	// The server says nothing in TLS before the client does, so nothing is lost in this buffer.
-	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+// DialTLS opens a tunnel through the proxy to the authority (host:port) and does TLS in it. Where config names no server, it is the authority's host.
+func DialTLS(proxy, authority string, config *tls.Config) (*tls.Conn, error) {
+	conn, err := Dial(proxy, authority)
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("connect: %s", res.Status)
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(authority)
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		config = config.Clone()
+		config.ServerName = host
 	}
-	host, _, err := net.SplitHostPort(authority)
-	if err != nil {
-		return nil, err
-	}
-	config.ServerName = host
 	secure := tls.Client(conn, config)
 	if err := secure.Handshake(); err != nil {
+		_ = conn.Close()
 		return nil, err
-	}
-	if got := secure.ConnectionState().NegotiatedProtocol; got != "h2" {
-		return nil, fmt.Errorf("connect: the other side chose %q", got)
 	}
 	return secure, nil
 }
+
+// Dial opens a tunnel through the proxy to the authority (host:port).
+func Dial(proxy, authority string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", proxy)
+	if err != nil {
+		return nil, err
+	}
+	if err := connect(conn, authority); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connect to %s: %w", authority, err)
+	}
+	return conn, nil
+}
+
+// connect reads the answer byte by byte: what upstream says first comes right behind it.
+func connect(conn net.Conn, authority string) error {
+	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority); err != nil {
+		return err
+	}
+	var head []byte
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		var one [1]byte
+		if _, err := io.ReadFull(conn, one[:]); err != nil {
+			return err
+		}
+		head = append(head, one[0])
+	}
+	if string(head) != Connected {
+		return fmt.Errorf("the proxy answered %q", head)
+	}
+	return nil
+}
+
+// Connected is how the program answers a CONNECT: without any field.
+const Connected = "HTTP/1.1 200 Connection established\r\n\r\n"
 
 // Get sends a request without a body on the stream. Streams are odd, and only grow.
 func (c *Conn2) Get(stream uint32, path string) error {

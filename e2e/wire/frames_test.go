@@ -1,0 +1,245 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"millpond/e2e/harness"
+)
+
+// peer2 is the test's end of an HTTP/2 connection, frame by frame.
+type peer2 struct {
+	*http2.Framer
+	io.Closer
+
+	block   bytes.Buffer
+	encoder *hpack.Encoder
+	decoder *hpack.Decoder
+	open    map[uint32]*message2
+}
+
+// message2 is one side of a stream.
+type message2 struct {
+	stream   uint32
+	fields   []string // name, value, …
+	body     bytes.Buffer
+	trailers []string
+	started  bool
+}
+
+// resetError is a stream that the other side reset.
+type resetError struct {
+	stream uint32
+	code   http2.ErrCode
+}
+
+func (e resetError) Error() string { return fmt.Sprintf("stream %d was reset: %v", e.stream, e.code) }
+
+// expectReset checks that an error is a reset with the code.
+func expectReset(err error, code http2.ErrCode) error {
+	var reset resetError
+	if errors.As(err, &reset) && reset.code == code {
+		return nil
+	}
+	return fmt.Errorf("got %w, want a reset with %v", orNone(err), code)
+}
+
+func newPeer2(f *http2.Framer, c io.Closer) *peer2 {
+	p := &peer2{Framer: f, Closer: c, open: map[uint32]*message2{}}
+	p.AllowIllegalWrites = true
+	p.encoder = hpack.NewEncoder(&p.block)
+	p.decoder = hpack.NewDecoder(4096, nil)
+	p.decoder.SetMaxStringLength(4 << 20)
+	return p
+}
+
+// listen2 starts an origin that calls serve with each HTTP/2 connection, after the preface.
+func (r *run) listen2(serve func(*peer2) error, settings ...http2.Setting) (addr string) {
+	r.Helper()
+	return r.listen(func(c *conn) error { return serve2(c, serve, settings...) })
+}
+
+// serve2 reads the preface, sends the settings, and serves the connection.
+func serve2(c *conn, serve func(*peer2) error, settings ...http2.Setting) error {
+	if err := c.expect(http2.ClientPreface); err != nil {
+		return nil // the client had nothing to ask
+	}
+	p := newPeer2(http2.NewFramer(c, c.r), c)
+	if err := p.WriteSettings(settings...); err != nil {
+		return err
+	}
+	return serve(p)
+}
+
+// serveOne2 answers one request for the path with 204.
+func serveOne2(c *conn, path string) error {
+	return serve2(c, func(p *peer2) error {
+		m, err := p.message()
+		if err != nil || !slices.Contains(m.fields, path) {
+			return fmt.Errorf("got %v, %w", m, orNone(err))
+		}
+		p.send(m.stream, []string{":status", "204"}, "", nil)
+		_, _ = p.message()
+		return nil
+	})
+}
+
+// dial2 connects to an HTTP/2 origin through the program.
+func (r *run) dial2(addr string, settings ...http2.Setting) *peer2 {
+	r.Helper()
+	c, err := harness.DialHTTP2(r.program.Proxy, addr, r.roots, settings...)
+	r.must(err)
+	r.Cleanup(func() { _ = c.Close() })
+	_ = newConn(c.Conn) // sets the deadline
+	return newPeer2(c.Framer, c)
+}
+
+// fields sends a field list in frames of at most 16 KiB.
+func (p *peer2) fields(stream uint32, end bool, fields ...string) {
+	p.block.Reset()
+	for i := 0; i+1 < len(fields); i += 2 {
+		_ = p.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+	}
+	const most = 16 << 10
+	block := p.block.Bytes()
+	n := min(len(block), most)
+	_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:n], EndStream: end, EndHeaders: n == len(block)})
+	for block = block[n:]; len(block) > 0; block = block[n:] {
+		n = min(len(block), most)
+		_ = p.WriteContinuation(stream, n == len(block), block[:n])
+	}
+}
+
+// send sends a message whole. Its body is at most as large as the windows that connections begin with.
+func (p *peer2) send(stream uint32, fields []string, body string, trailers []string) {
+	p.fields(stream, body == "" && trailers == nil, fields...)
+	for rest := []byte(body); len(rest) > 0; {
+		n := min(len(rest), 16<<10)
+		_ = p.WriteData(stream, n == len(rest) && trailers == nil, rest[:n])
+		rest = rest[n:]
+	}
+	if trailers != nil {
+		p.fields(stream, true, trailers...)
+	}
+}
+
+// message reads until a stream's message is whole, and returns it. 1xx heads are passed over. A reset is a resetError.
+func (p *peer2) message() (*message2, error) {
+	for {
+		m, end, err := p.next()
+		if err != nil {
+			return nil, err
+		}
+		if end {
+			return m, nil
+		}
+	}
+}
+
+// next reads until something of a stream's message came, and returns what it is so far, and whether it is whole.
+// Window is given back for all data.
+func (p *peer2) next() (m *message2, end bool, err error) {
+	for {
+		frame, err := p.ReadFrame()
+		if err != nil {
+			return nil, false, err
+		}
+		id := frame.Header().StreamID
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				err = p.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			if !frame.IsAck() {
+				err = p.WritePing(true, frame.Data)
+			}
+		case *http2.HeadersFrame:
+			end = frame.StreamEnded()
+			block := bytes.Clone(frame.HeaderBlockFragment())
+			for done := frame.HeadersEnded(); !done && err == nil; {
+				var more http2.Frame
+				if more, err = p.ReadFrame(); err == nil {
+					c, ok := more.(*http2.ContinuationFrame)
+					if !ok {
+						return nil, false, errors.New("a field list was interrupted")
+					}
+					block, done = append(block, c.HeaderBlockFragment()...), c.HeadersEnded()
+				}
+			}
+			if err == nil {
+				return p.list(id, block, end)
+			}
+		case *http2.DataFrame:
+			m := p.at(id)
+			m.body.Write(frame.Data())
+			if n := frame.Length; n > 0 {
+				_ = p.WriteWindowUpdate(0, n)
+				if !frame.StreamEnded() {
+					_ = p.WriteWindowUpdate(id, n)
+				}
+			}
+			return p.done(m, frame.StreamEnded()), frame.StreamEnded(), nil
+		case *http2.RSTStreamFrame:
+			delete(p.open, id)
+			return nil, false, resetError{id, frame.ErrCode}
+		case *http2.GoAwayFrame:
+			return nil, false, fmt.Errorf("the connection is going away: %v %q", frame.ErrCode, frame.DebugData())
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// list takes a field list: a message's head, a 1xx head before it, or its trailers.
+func (p *peer2) list(id uint32, block []byte, end bool) (*message2, bool, error) {
+	decoded, err := p.decoder.DecodeFull(block)
+	if err != nil {
+		return nil, false, fmt.Errorf("decode fields: %w", err)
+	}
+	var fields []string
+	for _, f := range decoded {
+		fields = append(fields, f.Name, f.Value)
+	}
+	m := p.at(id)
+	switch {
+	case m.started:
+		m.trailers = fields
+	default:
+		m.fields = fields
+		m.started = fields[0] != ":status" || fields[1][0] != '1'
+	}
+	return p.done(m, end), end, nil
+}
+
+func (p *peer2) at(id uint32) *message2 {
+	m := p.open[id]
+	if m == nil {
+		m = &message2{stream: id}
+		p.open[id] = m
+	}
+	return m
+}
+
+func (p *peer2) done(m *message2, end bool) *message2 {
+	if end {
+		delete(p.open, m.stream)
+	}
+	return m
+}
+
+// is compares a message with what was sent.
+func (m *message2) is(fields []string, body string, trailers []string) error {
+	if !slices.Equal(m.fields, fields) || !slices.Equal(m.trailers, trailers) || m.body.String() != body {
+		return fmt.Errorf("stream %d: got %q, %d bytes %q, trailers %q; want %q, %d bytes %q, trailers %q",
+			m.stream, m.fields, m.body.Len(), clip(m.body.String()), m.trailers, fields, len(body), clip(body), trailers)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+package wire
+
+var largeCases, webSocketCases, tlsCases, engineCases []wireCase

@@ -1,0 +1,151 @@
+package wire
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"millpond/e2e/harness"
+)
+
+// wireCase is something that went wrong in a program of this kind, and what is right here.
+type wireCase struct {
+	slug      string
+	sources   string // public issues, owner/repository#number, separated by spaces
+	elsewhere string // what was seen there
+	here      string // what is right
+
+	http, https, http2 proof // over HTTP/1.1 in the clear, HTTP/1.1 over TLS, and HTTP/2 over TLS
+}
+
+// proof shows that a case is right over one protocol. Exactly one of its fields is set.
+type proof struct {
+	run  func(*run) // a test of this package
+	file string     // of an existing test elsewhere, from the repository's root
+	test string     // its name
+	not  string     // why the case does not apply
+}
+
+func by(fn func(*run)) proof             { return proof{run: fn} }
+func shown(file, test string) proof      { return proof{file: file, test: test} }
+func not(why string) proof               { return proof{not: why} }
+func (c *wireCase) proofs() [3]proof     { return [...]proof{c.http, c.https, c.http2} }
+func (c wireCase) each(p proof) wireCase { c.http, c.https, c.http2 = p, p, p; return c }
+
+// section is a part of the table.
+type section struct {
+	title string
+	cases []wireCase
+}
+
+// table is all of it, in the order of docs/wire.md.
+func table() []section {
+	return []section{
+		{"Large bodies, memory, speed", largeCases},
+		{"Streams and server-sent events", streamCases},
+		{"WebSocket", webSocketCases},
+		{"HTTP framing", framingCases},
+		{"Fields", fieldCases},
+		{"URLs and hosts", urlCases},
+		{"TLS, CONNECT, certificates", tlsCases},
+		{"Connections, limits, loops", engineCases},
+	}
+}
+
+// TestWire runs the cases that this package shows itself, as TestWire/slug/protocol, against one program.
+func TestWire(t *testing.T) {
+	w := startWorld(t)
+	for _, s := range table() {
+		for i := range s.cases {
+			c := &s.cases[i]
+			t.Run(c.slug, func(t *testing.T) {
+				for i, p := range c.proofs() {
+					if p.run == nil {
+						continue
+					}
+					protocol := harness.Protocols[i]
+					t.Run(string(protocol), func(t *testing.T) {
+						p.run(&run{T: t, world: w, protocol: protocol, path: "/" + c.slug + "/" + string(protocol)})
+					})
+				}
+			})
+		}
+	}
+}
+
+// The table names each case once, says of each protocol how it is shown, and points to no test that does not exist.
+func TestTable(t *testing.T) {
+	source := regexp.MustCompile(`^[\w.-]+/[\w.-]+#\d+$`)
+	slugs := map[string]bool{}
+	for _, s := range table() {
+		for _, c := range s.cases {
+			if slugs[c.slug] || !regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(c.slug) {
+				t.Errorf("%q names a case twice, or is no slug", c.slug)
+			}
+			slugs[c.slug] = true
+			if c.elsewhere == "" || c.here == "" {
+				t.Errorf("%s lacks what was seen, or what is right", c.slug)
+			}
+			for issue := range strings.FieldsSeq(c.sources) {
+				if !source.MatchString(issue) {
+					t.Errorf("%s: %q is not owner/repository#number", c.slug, issue)
+				}
+			}
+			for i, p := range c.proofs() {
+				n := 0
+				for _, is := range []bool{p.run != nil, p.test != "", p.not != ""} {
+					if is {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("%s over %s is shown in %d ways; want one", c.slug, harness.Protocols[i], n)
+				}
+				if p.test != "" && !declares(t, p.file, p.test) {
+					t.Errorf("%s: %s has no %s", c.slug, p.file, p.test)
+				}
+			}
+		}
+	}
+}
+
+// declares reports whether a file declares the test: Go's by its function, Playwright's by its title.
+func declares(t *testing.T, file, test string) bool {
+	t.Helper()
+	path := filepath.Join(root(), file)
+	if strings.HasSuffix(file, ".spec.ts") {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "test(\""+test+"\"")
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Errorf("read %s: %v", file, err)
+		return false
+	}
+	for _, d := range parsed.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == test && strings.HasPrefix(test, "Test") {
+			return true
+		}
+	}
+	return false
+}
+
+// root is the repository's.
+func root() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..")
+}
+
+// whereIs returns the file and the name of a test of this package.
+func whereIs(fn func(*run)) (file, name string) {
+	f := runtime.FuncForPC(reflect.ValueOf(fn).Pointer())
+	path, _ := f.FileLine(f.Entry())
+	return "e2e/wire/" + filepath.Base(path), strings.TrimPrefix(f.Name(), "millpond/e2e/wire.")
+}

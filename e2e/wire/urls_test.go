@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+
+	"millpond/e2e/harness"
+)
+
+var urlCases = []wireCase{
+	wireCase{
+		slug: "raw-path", sources: "mitmproxy/mitmproxy#724",
+		elsewhere: "A path with raw UTF-8, or with a broken escape, is a bad request.",
+		here:      "It passes as it is.",
+		http2:     by(rawPath2),
+	}.http1(rawPath),
+	{
+		slug: "idn", sources: "mitmproxy/mitmproxy#4622",
+		elsewhere: "A host name beyond ASCII ends a WebSocket's handshake with an exception.",
+		here:      "The name is in Punycode on the wire, and its certificate is for that.",
+		http:      not("Without TLS nothing is made of the name: it passes in Host as the client wrote it, as the case `names-keep-their-case` shows."),
+		https:     by(idn), http2: by(idn),
+	},
+	wireCase{
+		slug: "ipv6", sources: "httptoolkit/mockttp#201 mitmproxy/mitmproxy#8326",
+		elsewhere: "The brackets of an IPv6 address are lost, and the request is refused.",
+		here:      "Brackets stand wherever the address is a host.",
+	}.each(by(ipv6)),
+}
+
+func rawPath(r *run) {
+	for i, path := range []string{"/测试", "/%zz?q=%", "/a|b\"c<>`{}^", "/\xff\xfe", "/a//b/../c;d?e?f", "/caf\xe9?\\"} {
+		part := &run{T: r.T, world: r.world, protocol: r.protocol, path: fmt.Sprintf("%s-%d%s", r.path, i, path)}
+		var addr string
+		addr = r.listen(func(c *conn) error {
+			if err := c.expect("GET " + part.path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"); err != nil {
+				return err
+			}
+			c.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			return nil
+		})
+		c := r.dial(addr)
+		c.send("GET " + r.target(addr, part.path) + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n")
+		r.must(c.expect("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"))
+		r.expectPath(i, part.path)
+	}
+}
+
+func rawPath2(r *run) {
+	for i, path := range []string{"/测试", "/%zz?q=%", "/a|b\"c<>`{}^", "/\xff\xfe", "/a//b/../c;d?e?f"} {
+		part := &run{T: r.T, world: r.world, protocol: r.protocol, path: fmt.Sprintf("%s-%d%s", r.path, i, path)}
+		var addr string
+		addr = r.listen2(func(p *peer2) error {
+			m, err := p.message()
+			if err != nil {
+				return err
+			}
+			p.send(m.stream, []string{":status", "204"}, "", nil)
+			_, _ = p.message()
+			return m.is(pseudo("GET", addr, part.path), "", nil)
+		})
+		c := r.dial2(addr)
+		c.send(1, pseudo("GET", addr, part.path), "", nil)
+		m, err := c.message()
+		r.must(err)
+		r.must(m.is([]string{":status", "204"}, "", nil))
+		_ = c.Close()
+		r.expectPath(i, part.path)
+	}
+}
+
+// expectPath checks the session of a path whose beginning is found, by its number.
+func (r *run) expectPath(i int, path string) {
+	r.Helper()
+	s := r.program.Await(r, fmt.Sprintf("%s-%d/", r.path, i), harness.Ended)
+	if s.Status != 204 || !strings.Contains(s.Request.Head, latin1(path)) {
+		r.Errorf("%q: session with status %d, path %q, head %q", path, s.Status, s.Path, s.Request.Head)
+	}
+}
+
+func idn(r *run) {
+	const name = "xn--mnchen-3ya.example" // münchen.example, by RFC 5891
+	hello := make(chan string, 2)
+	cert, err := r.origin.Authority.Server(name)
+	r.must(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r.must(err)
+	r.accept(tls.NewListener(l, &tls.Config{
+		NextProtos: []string{r.alpn()},
+		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			hello <- h.ServerName
+			return &cert, nil
+		},
+	}), func(c *conn) error { return c.expectEnd() })
+	c, err := harness.DialTLS(r.program.Proxy, l.Addr().String(), &tls.Config{RootCAs: r.roots, ServerName: name, NextProtos: []string{r.alpn()}})
+	r.must(err)
+	defer c.Close()
+	if got := <-hello; got != name {
+		r.Errorf("the origin was asked for %q, want %q", got, name)
+	}
+	if leaf := c.ConnectionState().PeerCertificates[0]; leaf.VerifyHostname(name) != nil {
+		r.Errorf("the certificate is for %q", leaf.DNSNames)
+	}
+}
+
+func ipv6(r *run) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		r.Skip(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	if r.protocol == harness.HTTP2 {
+		addr = r.listenAt(addr, func(c *conn) error { return serveOne2(c, r.path) })
+		c := r.dial2(addr)
+		c.send(1, pseudo("GET", addr, r.path), "", nil)
+		m, err := c.message()
+		r.must(err)
+		r.must(m.is([]string{":status", "204"}, "", nil))
+		_ = c.Close()
+	} else {
+		const answer = "HTTP/1.1 204 No Content\r\n\r\n"
+		addr = r.listenAt(addr, func(c *conn) error {
+			if err := c.expect("GET " + r.path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"); err != nil {
+				return err
+			}
+			c.send(answer)
+			return c.expectEnd()
+		})
+		c := r.dial(addr)
+		c.send("GET " + r.target(addr, r.path) + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n")
+		r.must(c.expect(answer))
+	}
+	s := r.session()
+	r.expectDone(s, 204)
+	if s.Host != addr || s.Upstream != addr || !strings.HasPrefix(addr, "[::1]:") {
+		r.Errorf("session tells host %q, upstream %q; want %q", s.Host, s.Upstream, addr)
+	}
+}
