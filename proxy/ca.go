@@ -15,6 +15,8 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,9 +25,20 @@ const caLifetime = 10 * 365 * 24 * time.Hour
 
 // CA is the certificate authority that clients trust. Its methods are safe for concurrent use.
 type CA struct {
+	dir       string
+	replacing sync.Mutex
+	now       atomic.Pointer[issuer]
+}
+
+// issuer is one authority, and what ends with it when another takes its place.
+type issuer struct {
 	cert   *x509.Certificate
-	key    crypto.Signer
 	leaves *leaves
+
+	// The configurations of handshakes with clients are here because the keys of session tickets belong to them: a client that resumes
+	// is shown no certificate.
+	inside *tls.Config // of a tunnel; see newServerTLS
+	own    *tls.Config // to the proxy itself; see newOwnTLS
 }
 
 // LoadCA opens the authority in dir (cert.pem, and key.pem of mode 0600), making it where there is none.
@@ -57,33 +70,41 @@ func LoadCA(dir string) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the certificate of the authority: %w", err)
 	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	i, err := newIssuer(certPEM, keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("open the authority in %s: %w", dir, err)
 	}
-	return newCA(pair)
+	ca := &CA{dir: dir}
+	ca.now.Store(i)
+	return ca, nil
 }
 
-func newCA(pair tls.Certificate) (*CA, error) {
+func newIssuer(certPEM, keyPEM []byte) (*issuer, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
 	switch now := time.Now(); {
 	case !pair.Leaf.IsCA:
-		return nil, fmt.Errorf("open the authority: the certificate of %q is not an authority's", pair.Leaf.Subject.CommonName)
+		return nil, fmt.Errorf("the certificate of %q is not an authority's", pair.Leaf.Subject.CommonName)
 	case now.After(pair.Leaf.NotAfter):
-		return nil, fmt.Errorf("open the authority: its certificate expired on %s: remove cert.pem and key.pem to have a new one made, and install it on your devices", pair.Leaf.NotAfter.Format(time.DateOnly))
+		return nil, fmt.Errorf("its certificate expired on %s: `millpond ca --regenerate` makes a new one, to be installed on your devices", pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("open the authority: a key of type %T cannot sign", pair.PrivateKey)
+		return nil, fmt.Errorf("a key of type %T cannot sign", pair.PrivateKey)
 	}
 	leaves, err := newLeaves(pair.Leaf, key)
 	if err != nil {
 		return nil, err
 	}
-	return &CA{cert: pair.Leaf, key: key, leaves: leaves}, nil
+	return &issuer{cert: pair.Leaf, leaves: leaves, inside: newServerTLS(), own: newOwnTLS()}, nil
 }
 
 // Certificate is what devices install.
-func (ca *CA) Certificate() *x509.Certificate { return ca.cert }
+func (ca *CA) Certificate() *x509.Certificate { return ca.current().cert }
+
+func (ca *CA) current() *issuer { return ca.now.Load() }
 
 func newKeyPEM() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -149,21 +170,12 @@ func createOnce(name string, content func() ([]byte, error)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.new") // of mode 0600
+	made, err := writeNew(name, data)
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Link(f.Name(), name)
-	}
+	defer os.Remove(made)
+	err = os.Link(made, name)
 	if errors.Is(err, fs.ErrExist) {
 		return os.ReadFile(name)
 	}
@@ -171,6 +183,26 @@ func createOnce(name string, content func() ([]byte, error)) ([]byte, error) {
 		return nil, err
 	}
 	return data, syncDir(filepath.Dir(name))
+}
+
+// writeNew writes the data, synced, to a new file of mode 0600 beside the name that it is meant for, and returns the file's own.
+func writeNew(name string, data []byte) (made string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.new") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
 }
 
 // syncDir makes a new name in a directory durable, where the system lets directories be synced.

@@ -118,7 +118,7 @@ func TestCAWhoseCreationWasCutShortIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := mustLoadCA(t, dir)
-	if !second.cert.PublicKey.(*ecdsa.PublicKey).Equal(first.cert.PublicKey) {
+	if !second.Certificate().PublicKey.(*ecdsa.PublicKey).Equal(first.Certificate().PublicKey) {
 		t.Error("the key that was there is not the new certificate's")
 	}
 }

@@ -63,7 +63,7 @@ func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, aut
 	if host, port, err := splitAuthority(authority); err == nil && isSetup(host, port) {
 		c.writes.within(p.cfg.Limits.StallTime)
 		if _, err := c.Write(client.granted(&s, nil)); err == nil {
-			p.serveOwn(ctx, c)
+			p.serveOwn(ctx, c, host)
 		}
 		return
 	}

@@ -190,7 +190,7 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 		return h.rejectAs(s, http.StatusBadRequest, err.Error())
 	}
 	s.Scheme, s.Host = r.target.scheme, r.target.host
-	if host, _, _ := net.SplitHostPort(r.target.authority); strings.EqualFold(host, setupHost) {
+	if host, _, _ := net.SplitHostPort(r.target.authority); isOwnName(strings.ToLower(host)) {
 		toSetup, _ := toOrigin(head, r.target)
 		return h.setup(toSetup, body, nil)
 	}

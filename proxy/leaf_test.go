@@ -34,7 +34,7 @@ func TestLeafVerifies(t *testing.T) {
 		{long, long},
 	} {
 		t.Run(test.asked, func(t *testing.T) {
-			pairs, err := ca.leaves.get(test.asked)
+			pairs, err := ca.current().leaves.get(test.asked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func opensslVerifies(t *testing.T, ca *CA, leaf *x509.Certificate, name string) 
 
 func TestNamesThatHaveNoLeaf(t *testing.T) {
 	for _, name := range []string{"", ".", "a b", "a\x00b", "\xff\xfe.example", strings.Repeat("a.", 127) + "com"} {
-		if _, err := testCA().leaves.get(name); err == nil {
+		if _, err := testCA().current().leaves.get(name); err == nil {
 			t.Errorf("a leaf was issued for %q", name)
 		}
 	}
@@ -101,7 +101,7 @@ func TestLeavesAreSharedByThoseWhoAskAtOnce(t *testing.T) {
 	for i := range pairs {
 		wg.Go(func() {
 			var err error
-			if pairs[i], err = ca.leaves.get("Example.com"); err != nil {
+			if pairs[i], err = ca.current().leaves.get("Example.com"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,8 +112,8 @@ func TestLeavesAreSharedByThoseWhoAskAtOnce(t *testing.T) {
 			t.Fatal("two leaves for one name")
 		}
 	}
-	if ca.leaves.issued != 1 {
-		t.Errorf("%d leaves were issued, want 1", ca.leaves.issued)
+	if ca.current().leaves.issued != 1 {
+		t.Errorf("%d leaves were issued, want 1", ca.current().leaves.issued)
 	}
 }
 
@@ -129,11 +129,11 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 	const names = 2*leafLimit + 100 // the authority is replaced twice
 	before := heap()
 	for i := range names {
-		if _, err := ca.leaves.get(fmt.Sprintf("host-%d.example.com", i)); err != nil {
+		if _, err := ca.current().leaves.get(fmt.Sprintf("host-%d.example.com", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := ca.leaves.kept.Len(); got != leafLimit {
+	if got := ca.current().leaves.kept.Len(); got != leafLimit {
 		t.Errorf("%d leaves are kept, want %d", got, leafLimit)
 	}
 	if grown := int64(heap()) - int64(before); grown > 32<<20 {
@@ -141,20 +141,20 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 	} else {
 		t.Logf("%d names cost %d KiB", names, grown>>10)
 	}
-	if _, err := ca.leaves.get("host-0.example.com"); err != nil { // forgotten, and made again
+	if _, err := ca.current().leaves.get("host-0.example.com"); err != nil { // forgotten, and made again
 		t.Error(err)
 	}
 }
 
 func TestExpiredLeafIsIssuedAnew(t *testing.T) {
 	ca := mustLoadCA(t, t.TempDir())
-	old, err := ca.leaves.get("example.com")
+	old, err := ca.current().leaves.get("example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
 	old[0].Leaf.NotAfter = time.Now().Add(-time.Hour)
 	old[1].Leaf.NotAfter = time.Now().Add(-time.Hour) // mitm keeps this one too
-	renewed, err := ca.leaves.get("example.com")
+	renewed, err := ca.current().leaves.get("example.com")
 	if err != nil {
 		t.Fatal(err)
 	}

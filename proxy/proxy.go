@@ -80,8 +80,6 @@ func (l Limits) withDefaults() Limits {
 type Proxy struct {
 	cfg    Config // with defaults
 	log    *slog.Logger
-	tls    *tls.Config            // for every handshake with a client inside a tunnel; see newServerTLS
-	ownTLS *tls.Config            // and with one that speaks TLS to the proxy itself; see newOwnTLS
 	resume tls.ClientSessionCache // for handshakes with upstream
 	places chan struct{}          // one for each client connection there may be
 	closed chan struct{}          // closed by Shutdown
@@ -117,7 +115,6 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{
 		cfg:       cfg,
 		log:       cfg.Logger,
-		tls:       newServerTLS(),
 		resume:    tls.NewLRUClientSessionCache(resumeLimit),
 		closed:    make(chan struct{}),
 		places:    make(chan struct{}, cfg.Limits.Connections),
@@ -127,8 +124,15 @@ func New(cfg Config) (*Proxy, error) {
 		accepted:     trusting,
 		leavesAtOnce: leavesAtOnce,
 	}
-	p.ownTLS = p.newOwnTLS()
 	return p, nil
+}
+
+// ReplaceCA puts a new authority in the place of the old one, and returns the directory where that one is kept. See CA.Regenerate.
+func (p *Proxy) ReplaceCA() (kept string, err error) {
+	if kept, err = p.cfg.CA.Regenerate(); err == nil {
+		p.accepted.forget()
+	}
+	return kept, err
 }
 
 // Clients returns how many client connections there are.

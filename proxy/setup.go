@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,8 +14,16 @@ import (
 	"millpond/storage"
 )
 
-// setupHost is the name under which a client finds the proxy itself, through the proxy.
-const setupHost = "millpond.internal"
+const (
+	// setupHost is the name under which a client finds the proxy itself, through the proxy. The domain is reserved for private use.
+	setupHost = "millpond.internal"
+	// checkHost answers as setupHost does. The set-up page loads a picture from it over TLS, to find out whether the device trusts us: a client
+	// that does not is no row.
+	checkHost = "check." + setupHost
+)
+
+// isOwnName reports whether the host, in lower case, is the proxy itself.
+func isOwnName(host string) bool { return host == setupHost || host == checkHost }
 
 // listensOn reports whether one of the proxy's listeners has the authority's port.
 func (p *Proxy) listensOn(authority string) bool {
@@ -33,7 +42,7 @@ func (p *Proxy) listensOn(authority string) bool {
 // one of our own addresses. It ends the connection: what a person looks at once needs none that stays.
 func (h *http1) setup(head *head, body framing, recorded *exchange) bool {
 	x := &exchange{client: h.c.under, in: offer{head: head, length: body.known()}}
-	x.viewRequest(h.ctx, setupHost)
+	x.viewRequest(context.WithValue(h.ctx, http.LocalAddrContextKey, h.c.under.raw.LocalAddr()), setupHost)
 	r := x.req
 	r.URL.Scheme, r.URL.Host = "", "" // as a server has it
 	r.Body = io.NopCloser(newBodyReader(h.c.r, body, h.p.cfg.Limits.Head))

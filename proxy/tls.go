@@ -14,8 +14,8 @@ import (
 	"millpond/storage"
 )
 
-// newServerTLS returns the one configuration of every handshake with a client. It is shared because the keys of session tickets belong to it:
-// what differs by connection is in the mirror.
+// newServerTLS returns the configuration of every handshake with a client inside a tunnel, for one authority. It is shared because the keys of session
+// tickets belong to it: what differs by connection is in the mirror.
 func newServerTLS() *tls.Config {
 	return &tls.Config{
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -29,6 +29,7 @@ func newServerTLS() *tls.Config {
 type mirror struct {
 	bufferedConn
 	p         *Proxy
+	issuer    *issuer
 	authority string // the CONNECT target
 	sni       string // the name that the client sent; empty for none
 	hello     bool   // the client's hello was read
@@ -67,7 +68,7 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if name == "" {
 		name, _, _ = splitAuthority(m.authority) // it was dialled, so it splits
 	}
-	leaves, err := m.p.cfg.CA.leaves.get(name)
+	leaves, err := m.issuer.leaves.get(name)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +104,8 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 
 // intercept takes TLS off a tunnel whose client has begun a handshake, and serves what is inside. s describes the CONNECT: it becomes a row when that fails.
 func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
-	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, authority: s.Host, up: up}
-	tc := tls.Server(m, p.tls)
+	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, issuer: p.cfg.CA.current(), authority: s.Host, up: up}
+	tc := tls.Server(m, m.issuer.inside)
 	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime+p.cfg.Limits.DialTime)
 	err := tc.HandshakeContext(handshake)
 	cancel()

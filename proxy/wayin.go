@@ -41,8 +41,8 @@ func (p *Proxy) firstByte(c *conn) (byte, bool) {
 	return b[0], true
 }
 
-// newOwnTLS returns the configuration of every handshake with a client that speaks TLS to the proxy itself.
-func (p *Proxy) newOwnTLS() *tls.Config {
+// newOwnTLS returns the configuration of every handshake with a client that speaks TLS to the proxy itself, for one authority.
+func newOwnTLS() *tls.Config {
 	return &tls.Config{
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			m := hello.Conn.(*mirror)
@@ -51,7 +51,7 @@ func (p *Proxy) newOwnTLS() *tls.Config {
 			if name == "" {
 				name = m.authority
 			}
-			leaves, err := p.cfg.CA.leaves.get(name)
+			leaves, err := m.issuer.leaves.get(name)
 			if err != nil {
 				return nil, err
 			}
@@ -68,13 +68,13 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 		name, _, _ = net.SplitHostPort(local)
 	}
 	s := storage.Session{Client: c.client, Scheme: "tcp", Host: local, Protocol: "TLS", Timing: storage.Timing{Started: time.Now()}}
-	if !p.cfg.ClientTLS && c.under.reverse == nil && name != setupHost {
+	if !p.cfg.ClientTLS && c.under.reverse == nil && !isOwnName(name) {
 		p.record(s, storage.Failed, "the client speaks TLS to the proxy itself: give it the proxy as http://, or start Millpond with --proxy-tls")
 		c.Close()
 		return nil
 	}
-	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, authority: name}
-	tc := tls.Server(m, p.ownTLS)
+	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, issuer: p.cfg.CA.current(), authority: name}
+	tc := tls.Server(m, m.issuer.own)
 	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime)
 	err := tc.HandshakeContext(handshake)
 	cancel()
@@ -82,7 +82,7 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 	if err == nil {
 		return c.over(tc)
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && name != checkHost {
 		s.TLS = &storage.TLS{ServerName: m.sni}
 		p.record(s, storage.Failed, p.explainClient(c.client, m, err))
 	}
@@ -90,11 +90,12 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 	return nil
 }
 
-// serveOwn serves what a client asks of the proxy itself through a connection that it was granted: the set-up page, plain or over TLS.
-func (p *Proxy) serveOwn(ctx context.Context, c *conn) {
+// serveOwn serves what a client asks of the proxy itself, by one of its own names, through a connection that it was granted: the set-up page, plain or over TLS.
+func (p *Proxy) serveOwn(ctx context.Context, c *conn, name string) {
 	first, ok := p.firstByte(c)
-	if ok && first == 0x16 {
-		if c = p.acceptTLS(ctx, c, setupHost); c == nil {
+	secure := ok && first == 0x16
+	if secure {
+		if c = p.acceptTLS(ctx, c, name); c == nil {
 			return
 		}
 	}
@@ -106,6 +107,9 @@ func (p *Proxy) serveOwn(ctx context.Context, c *conn) {
 	raw, started, err := h.readRequest()
 	if err != nil {
 		return
+	}
+	if secure {
+		p.accepted.note(c.client, name)
 	}
 	head, err := parseRequestHead(raw)
 	if err == nil {
@@ -121,5 +125,5 @@ func (p *Proxy) serveOwn(ctx context.Context, c *conn) {
 
 // isSetup reports whether the target of a CONNECT is the proxy itself.
 func isSetup(host, port string) bool {
-	return host == setupHost && slices.Contains([]string{"80", "443"}, port)
+	return isOwnName(host) && slices.Contains([]string{"80", "443"}, port)
 }
