@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"millpond/content/sse"
 	"millpond/content/ws"
 	"millpond/storage"
 )
@@ -48,12 +47,6 @@ func (x *exchange) readMessages() {
 	case x.isEventStream():
 		x.readEvents()
 	}
-}
-
-func (x *exchange) isEventStream() bool {
-	text, _ := x.got.head.value("Content-Type")
-	media, _, _ := strings.Cut(text, ";")
-	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
 func agreed(a ws.Agreement) *storage.Messages {
@@ -117,45 +110,4 @@ func lostAt(at uint64, side storage.Side, why string) string {
 		sender = "the server"
 	}
 	return fmt.Sprintf("messages are listed to byte %d of what %s sent: %s", at, sender, why)
-}
-
-// readEvents lists the events of the response's body.
-func (x *exchange) readEvents() {
-	x.rec.ListMessages(storage.Messages{Kind: storage.Events})
-	x.rec.ReadAlong(storage.Response, newEvents(x.rec))
-}
-
-// events reads an event stream, for the list of messages.
-type events struct {
-	mu     sync.Mutex // the session can be ended while its bytes still pass
-	parser sse.Parser
-}
-
-func newEvents(rec *storage.Recording) *events {
-	e := new(events)
-	e.parser.Found = func(m sse.Message) {
-		entry := storage.Entry{
-			Side: storage.Response, Time: time.Now(), Offset: m.Offset, Length: m.Length, Size: m.Size, Broken: m.Broken,
-		}
-		if m.Comment {
-			entry.Opcode = storage.Comment
-		}
-		rec.List(entry)
-	}
-	return e
-}
-
-// Write implements io.Writer.
-func (e *events) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.parser.Write(p)
-}
-
-// Close implements io.Closer.
-func (e *events) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.parser.End()
-	return nil
 }

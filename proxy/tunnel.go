@@ -140,6 +140,7 @@ func (f *flow) run(ctx context.Context) end {
 		n, err := f.src.Read(buf.B)
 		filled = n == len(buf.B)
 		if n > 0 {
+			f.body.Passing(buf.B[:n])
 			f.writes.within(f.stall)
 			if _, err := f.dst.Write(buf.B[:n]); err != nil {
 				return end{flow: f, dst: err}

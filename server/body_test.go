@@ -247,10 +247,10 @@ func TestFollowerIsAReader(t *testing.T) {
 		return body
 	}
 	eventually(t, "the body is final", func() bool { return open().Final() })
-	if err := iotest.TestReader(&follower{ctx: t.Context(), body: open()}, []byte(want)); err != nil {
+	if err := iotest.TestReader(open().Follow(t.Context()), []byte(want)); err != nil {
 		t.Error(err)
 	}
-	got, err := io.ReadAll(iotest.OneByteReader(&follower{ctx: t.Context(), body: open()}))
+	got, err := io.ReadAll(iotest.OneByteReader(open().Follow(t.Context())))
 	if err != nil || !bytes.Equal(got, []byte(want)) {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}

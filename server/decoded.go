@@ -56,7 +56,7 @@ func (s *Server) decode(ctx context.Context, w io.Writer, id uint64, side storag
 		return fmt.Errorf("open the body: %w", err)
 	}
 	defer body.Close()
-	decoder, err := content.Decode(&follower{ctx: ctx, body: body}, coding)
+	decoder, err := content.Decode(body.Follow(ctx), coding)
 	if err != nil {
 		return err
 	}

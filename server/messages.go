@@ -131,7 +131,7 @@ func (m *messages) row(ctx context.Context, number uint64, e *storage.Entry) (St
 	start := make([]byte, min(p.size, previewBytes))
 	n, err := p.r.ReadAt(start, 0)
 	if n < len(start) && row.Problem == "" {
-		row.Problem = "its bytes were not kept"
+		row.Problem = "it was not passed on, or its bytes were not kept"
 		if err != nil {
 			m.s.log.Debug("read a message", "session", m.session.ID, "message", number, "err", err)
 		}

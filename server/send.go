@@ -47,7 +47,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, rep *represe
 	buffer := sendBuffers.Get().(*[64 << 10]byte)
 	defer sendBuffers.Put(buffer)
 	out := http.NewResponseController(w)
-	reader := &follower{ctx: ctx, body: rep.body}
+	reader := rep.body.Follow(ctx)
 	for {
 		n, err := reader.Read(buffer[:])
 		if err == io.EOF && rep.whole() {
@@ -58,7 +58,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, rep *represe
 		}
 		_ = out.SetWriteDeadline(time.Now().Add(s.stall))
 		_, err = w.Write(buffer[:n])
-		if err == nil && reader.at == rep.body.Size() {
+		if err == nil && reader.Offset() == rep.body.Size() {
 			err = out.Flush() // the next byte may be long in coming
 		}
 		if err != nil {

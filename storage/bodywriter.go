@@ -11,6 +11,8 @@ type BodyWriter struct {
 	rec    *Recording
 	side   Side
 	reader atomic.Pointer[io.WriteCloser] // nil: nobody reads along
+
+	announced bool // Passing gave reader the bytes that come next
 }
 
 // Give hands over the first n bytes of b, already forwarded, without a copy; b is the store's from here on. It never blocks.

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // recordUntilKilled records ten large bodies and many small sessions, and says on standard output what passed: "large ID BYTES" after
-// a buffer of a large body was given, "small ID" after a session ended, and "durable ID".
+// a buffer of a large body was given, "small ID" after a session ended, "messages ID COUNT" after some were listed, and "durable ID".
 func recordUntilKilled(dir string) {
 	s, err := OpenStore(Config{Dir: dir})
 	if err != nil {
@@ -57,6 +57,16 @@ func recordUntilKilled(dir string) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
+	go func() {
+		r := s.Begin(Session{Method: "GET", Host: "messages"})
+		r.ListMessages(Messages{Kind: WebSocket})
+		for n := uint64(0); ; n += 100 {
+			listAll(r, n, n+100)
+			out <- fmt.Sprint("messages ", r.ID(), " ", n+100)
+			r.Body(Response).Wait(context.Background())
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	for line := range out {
 		fmt.Println(line)
 	}
@@ -73,9 +83,11 @@ func TestKilledWhileRecording(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()            // where the test ends early
-	large := make(map[uint64]uint64)    // bytes given
-	small := make(map[uint64]time.Time) // when it was heard of
+	defer cmd.Process.Kill()               // where the test ends early
+	large := make(map[uint64]uint64)       // bytes given
+	small := make(map[uint64]time.Time)    // when it was heard of
+	messages := make(map[uint64]time.Time) // how many, when it was heard of
+	listing := uint64(0)                   // the session
 	durable := uint64(0)
 	most := uint64(0)
 	killed := false
@@ -89,6 +101,8 @@ func TestKilledWhileRecording(t *testing.T) {
 			large[id], most = n, max(most, n)
 		case "small":
 			small[id] = time.Now()
+		case "messages":
+			listing, messages[n] = id, time.Now()
 		case "durable":
 			durable = id
 		default:
@@ -120,6 +134,17 @@ func TestKilledWhileRecording(t *testing.T) {
 			want := make([]byte, b.Size)
 			newNoiseReader(id).Read(want)
 			checkBody(t, s, id, Response, want)
+		}
+		session, err := s.Session(listing)
+		if err != nil || session.Messages == nil {
+			t.Fatalf("session %d: %+v, %v", listing, session.Messages, err)
+		}
+		listed := session.Messages.Count()
+		checkMessages(t, s, listing, listed)
+		for count, heard := range messages {
+			if count > listed && heard.Before(end.Add(-time.Second)) {
+				t.Errorf("session %d: %d messages kept, and there were %d a second before the end", listing, listed, count)
+			}
 		}
 		whole := 0
 		for id, heard := range small {

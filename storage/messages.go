@@ -146,7 +146,20 @@ func (r *Recording) ReadAlong(side Side, w io.WriteCloser) {
 	r.writers[side].reader.Store(&w)
 }
 
+// Passing says that p, which Give or Write is going to be called with once it was forwarded, is about to be. Who reads along is told now, so that a message is
+// listed before any answer to it can be.
+func (w *BodyWriter) Passing(p []byte) {
+	if reader := w.reader.Load(); reader != nil {
+		_, _ = (*reader).Write(p)
+		w.announced = true
+	}
+}
+
 func (w *BodyWriter) readAlong(p []byte) {
+	if w.announced {
+		w.announced = false
+		return
+	}
 	if reader := w.reader.Load(); reader != nil {
 		_, _ = (*reader).Write(p)
 	}
