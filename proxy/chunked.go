@@ -19,12 +19,14 @@ const (
 // extensions.
 type chunks struct {
 	limit    int  // bytes of one size line with its extensions, and of all trailers
-	lenient  bool // take a lone LF for a line's end, as a response may have it
+	lenient  bool // take a lone LF for a line's end, and anything behind a size, as a response may have them
+	odd      bool // that was done, so that others may find another end
 	state    chunkState
 	left     int64 // data bytes to come in this chunk
 	digits   int   // of the size so far
 	line     int   // bytes of the line so far
 	ext      bool  // the size has ended, its extension passes
+	gap      bool  // only white space has, since the size
 	cr       bool  // the byte before was a CR
 	trailers []byte
 	done     bool
@@ -84,8 +86,11 @@ func (c *chunks) step(b byte) error {
 		c.cr = true
 		return nil
 	case b == '\n':
-		if !c.cr && !c.lenient {
-			return errors.New("a line feed without carriage return stands in the chunked framing")
+		if !c.cr {
+			if !c.lenient {
+				return errors.New("a line feed without carriage return stands in the chunked framing")
+			}
+			c.odd = true
 		}
 		c.cr = false
 		return c.endLine()
@@ -103,6 +108,12 @@ func (c *chunks) size(b byte) error {
 	var d byte
 	switch {
 	case c.ext:
+		if c.gap && b != ' ' && b != '\t' {
+			if b != ';' && !c.lenient {
+				return fmt.Errorf("a chunk's size is followed by the byte %q", b)
+			}
+			c.gap, c.odd = false, c.odd || b != ';'
+		}
 		c.extension(b)
 		return nil
 	case '0' <= b && b <= '9':
@@ -112,7 +123,7 @@ func (c *chunks) size(b byte) error {
 	case 'A' <= b && b <= 'F':
 		d = b - 'A' + 10
 	case c.digits > 0 && (b == ';' || b == ' ' || b == '\t'):
-		c.ext = true
+		c.ext, c.gap = true, b != ';'
 		if len(c.extensions) < maxExtensions && c.extensionKept < maxExtensionBytes {
 			c.extensions = append(c.extensions, storage.ChunkExtension{Offset: c.offset, Size: uint64(c.left)})
 		}
@@ -152,7 +163,7 @@ func (c *chunks) endLine() error {
 			c.state = inTrailers
 		}
 		c.offset += uint64(c.left)
-		c.digits, c.ext, c.line = 0, false, 0
+		c.digits, c.ext, c.gap, c.line = 0, false, false, 0
 	case afterData:
 		c.state, c.line = inSize, 0
 	case inTrailers:

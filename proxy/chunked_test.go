@@ -59,6 +59,8 @@ func TestChunksRefuse(t *testing.T) {
 		{"lone LF in an extension", "3;a\nabc\r\n0\r\n\r\n"},
 		{"lone CR in an extension", "3;a\rb\r\nabc\r\n"},
 		{"lone LF after data", "3\r\nabc\n0\r\n\r\n"},
+		{"text behind a size", "3 x\r\nabc\r\n0\r\n\r\n"},
+		{"text behind a size and a tab", "3\t 0\r\nabc\r\n0\r\n\r\n"},
 		{"endless extension", "3;" + strings.Repeat("a", 2<<10)},
 		{"endless trailers", "0\r\n" + strings.Repeat("A: b\r\n", 1<<10)},
 	} {
@@ -68,8 +70,10 @@ func TestChunksRefuse(t *testing.T) {
 			}
 		}
 	}
-	if data, _, _, done, err := decodeChunks("3\nabc\n0\n\n", 2, true); err != nil || data != "abc" || !done {
-		t.Errorf("lenient: got %q, done %v, %v", data, done, err)
+	for _, in := range []string{"3\nabc\n0\n\n", "3 x\r\nabc\r\n0\r\n\r\n"} {
+		if data, _, _, done, err := decodeChunks(in, 2, true); err != nil || data != "abc" || !done {
+			t.Errorf("lenient, %q: got %q, done %v, %v", in, data, done, err)
+		}
 	}
 }
 

@@ -62,7 +62,8 @@ func requestFraming(h *head) (framing, error) {
 }
 
 // responseFraming decides where a response to method ends. It never fails: what could be read in two ways is taken to last until the connection's
-// end, and ambiguous says why. With both Transfer-Encoding and Content-Length the former counts, and dropLength says that the latter must not be passed on.
+// end, and ambiguous says why. With both Transfer-Encoding and Content-Length the former counts, and dropLength says that the latter must not be passed on;
+// after any other ambiguous response nothing may follow on the client's connection.
 func responseFraming(h *head, method string) (f framing, ambiguous string, dropLength bool) {
 	if bodyless(method, h.status) {
 		return framing{}, "", false
@@ -76,6 +77,13 @@ func responseFraming(h *head, method string) (f framing, ambiguous string, dropL
 		return framing{kind: untilClose}, "an HTTP/1.0 response has a Transfer-Encoding", false
 	case coded && countChunked(codings) > 1, coded && countChunked(codings) == 1 && !endsInChunked(codings):
 		return framing{kind: untilClose}, "the Transfer-Encoding is chunked before its end", false
+	case coded && sized && onlyIdentity(codings):
+		// The name of a coding that changes nothing, in an old RFC. Some read the length, some to the connection's end: both are served by ending it there.
+		f = framing{kind: byLength, length: length}
+		if length == 0 {
+			f.kind = noBody
+		}
+		return f, "the response has a Transfer-Encoding of identity and a Content-Length", false
 	case coded && (sized || err != nil):
 		f = framing{kind: untilClose}
 		if endsInChunked(codings) {
@@ -118,6 +126,15 @@ func transferCodings(h *head) (codings []string, ok bool) {
 // endsInChunked reports whether the last coding is chunked, and no other is.
 func endsInChunked(codings []string) bool {
 	return len(codings) > 0 && codings[len(codings)-1] == "chunked" && countChunked(codings) == 1
+}
+
+func onlyIdentity(codings []string) bool {
+	for _, c := range codings {
+		if c != "identity" {
+			return false
+		}
+	}
+	return true
 }
 
 func countChunked(codings []string) int {

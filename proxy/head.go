@@ -207,7 +207,7 @@ func (h *head) parseFields(lines string) {
 			}
 			// A fold means a space (RFC 9112, section 5.2); the wire keeps its lines.
 			last.line += line
-			last.value = strings.TrimSpace(last.value + " " + strings.Trim(content, " \t"))
+			last.value = strings.Trim(last.value+" "+strings.Trim(content, " \t"), " \t")
 			continue
 		}
 		name, value, ok := strings.Cut(content, ":")

@@ -25,6 +25,7 @@ type request struct {
 	begun   bool  // upstream has sent something for it
 	sendErr error // why not all of it went upstream
 	upload  *upload
+	odd     bool // the response's end could be found elsewhere too: no other may follow it
 }
 
 // serve takes the request through the pipeline, to upstream and back. It reports whether the client's connection can carry another.
@@ -166,6 +167,7 @@ func (r *request) receive() bool {
 			return r.refuse(http.StatusBadGateway, "upstream's answer is not HTTP: "+err.Error(), storage.Failed)
 		}
 		r.begun = true
+		r.odd = r.odd || res.ambiguous != ""
 		if res.status >= 200 || res.status == http.StatusSwitchingProtocols {
 			return r.respond(res)
 		}
@@ -233,7 +235,7 @@ func (r *request) respond(res *head) bool {
 	if ambiguous != "" {
 		marked := *res
 		marked.ambiguous = ambiguous
-		o.head = &marked
+		o.head, r.odd = &marked, r.odd || !dropLength
 	}
 	if dropLength {
 		o.received = res.raw
@@ -248,6 +250,7 @@ func (r *request) respond(res *head) bool {
 	var body *bodyReader
 	if f.kind != noBody {
 		body = newBodyReader(r.up.r, f, r.p.cfg.Limits.Head)
+		body.chunks.lenient = true
 		o.body = body
 	}
 	r.noteUpload()
@@ -257,12 +260,15 @@ func (r *request) respond(res *head) bool {
 	}
 
 	client, err := r.deliver(v, f)
+	if r.odd {
+		x.flag(storage.FlagAmbiguousFraming)
+	}
 	if err != nil {
 		return r.brokenOff(client, err)
 	}
-	reusable := f.kind != untilClose && r.sent.keepsAlive() && res.keepsAlive()
+	reusable := f.kind != untilClose && !r.odd && r.sent.keepsAlive() && res.keepsAlive()
 	whole := v.body == nil || body == nil || body.finish()
-	again := client.kind != untilClose && r.persistent() && v.head.keepsAlive()
+	again := client.kind != untilClose && !r.odd && r.persistent() && v.head.keepsAlive()
 	return r.finish(again, reusable && whole, whole && r.up.r.Buffered() > 0)
 }
 
@@ -288,6 +294,7 @@ func (r *request) deliver(v verdict, f framing) (framing, error) {
 		err = readError{errNoNotify} // RFC 9112, section 9.8
 	}
 	r.x.chunked(storage.Response, &p.chunks)
+	r.odd = r.odd || p.chunks.odd
 	return f, err
 }
 
