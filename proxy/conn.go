@@ -99,7 +99,13 @@ type upstreamConn struct {
 	ended  atomic.Bool // seen to be closed by upstream while idle
 }
 
-type dialTimes struct{ connect, connected, secured time.Time }
+// dialTimes are the moments of a connection to upstream, and of the client's TLS that it was made for; see storage.Timing.
+type dialTimes struct{ connect, resolved, connected, hello, secured, clientSecured time.Time }
+
+func (d *dialTimes) note(t *storage.Timing) {
+	t.Connect, t.Resolved, t.Connected = d.connect, d.resolved, d.connected
+	t.ClientHello, t.Secured, t.ClientSecured = d.hello, d.secured, d.clientSecured
+}
 
 // newUpstream makes an upstreamConn of a connection that stands.
 func newUpstream(nc net.Conn, addr string, dialed dialTimes, tls *storage.TLS) *upstreamConn {

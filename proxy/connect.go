@@ -80,7 +80,8 @@ func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, aut
 	defer cancel()
 	defer up.Close()
 	defer context.AfterFunc(ctx, func() { bottom(up).Close() })()
-	s.Timing.Connect, s.Timing.Connected, s.Upstream = up.dialed.connect, up.dialed.connected, up.addr
+	s.Upstream = up.addr
+	up.dialed.note(&s.Timing)
 
 	c.writes.within(p.cfg.Limits.StallTime)
 	if _, err := c.Write(client.granted(&s, up)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptrace"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -29,6 +30,9 @@ var errWantsCertificate = errors.New("upstream wants a client certificate")
 // Its errors are *upstreamError.
 func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ...string) (*upstreamConn, error) {
 	times := dialTimes{connect: time.Now()}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSDone: func(httptrace.DNSDoneInfo) { times.resolved = time.Now() },
+	})
 	nc, err := p.dialContext(ctx, "tcp", authority)
 	if err != nil {
 		return nil, explainDial(authority, err)
@@ -143,10 +147,20 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	}
 	state := tc.ConnectionState()
 	info.ALPN = state.NegotiatedProtocol
+	info.Chain = p.chain(state.PeerCertificates)
 	info.UpstreamVersion, info.UpstreamCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	times := up.dialed
 	times.secured = time.Now()
 	return newUpstream(tc, up.addr, times, info), nil
+}
+
+// chain keeps certificates for sessions.
+func (p *Proxy) chain(certificates []*x509.Certificate) *storage.Chain {
+	der := make([][]byte, len(certificates))
+	for i, c := range certificates {
+		der[i] = c.Raw
+	}
+	return p.cfg.Store.Chain(der)
 }
 
 func (p *Proxy) verifyUpstream(name string, state tls.ConnectionState) error {

@@ -33,6 +33,7 @@ type exchange struct {
 
 	upstream     *upstreamConn
 	requestSent  time.Time
+	firstByte    time.Time // of the response; zero over HTTP/2, where heads come whole
 	responseHead time.Time
 	sentNoted    bool // requestSent is on the recording
 	viaNoted     bool // upstream is
@@ -93,7 +94,7 @@ func (x *exchange) noteUpstream(s *storage.Session) {
 		s.SetFlag(storage.FlagReused)
 		return
 	}
-	s.Timing.Connect, s.Timing.Connected, s.Timing.Secured = up.dialed.connect, up.dialed.connected, up.dialed.secured
+	up.dialed.note(&s.Timing)
 }
 
 // wrote says that the request's last byte was written.
@@ -108,7 +109,7 @@ func (x *exchange) recordResponse() {
 	x.rec.Change(func(s *storage.Session) {
 		x.noteUpstream(s)
 		s.Status, s.ContentType = h.status, media
-		s.Timing.RequestSent, s.Timing.ResponseHead = x.requestSent, x.responseHead
+		s.Timing.RequestSent, s.Timing.FirstByte, s.Timing.ResponseHead = x.requestSent, x.firstByte, x.responseHead
 		m := &s.Sides[storage.Response]
 		m.Head, m.Framing = h.raw, x.framing(x.back, x.got)
 		switch {

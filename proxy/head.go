@@ -43,18 +43,26 @@ var (
 	errNoStatusLine = errors.New("the first line is not an HTTP/1 status line")
 )
 
+// awaitHead waits for the first byte of a head. The connection ending before it is errNoHead.
+func awaitHead(r *bufio.Reader) error {
+	_, err := r.Peek(1)
+	if errors.Is(err, io.EOF) {
+		return errNoHead
+	}
+	return err
+}
+
 // readHead reads a head's bytes up to and with its empty line, at most limit bytes. Empty lines before it are dropped (RFC 9112, section 2.2).
 // The connection ending before its first byte is errNoHead; the bytes that came are returned with every other error.
 func readHead(r *bufio.Reader, limit int) ([]byte, error) {
 	var raw []byte
 	for {
-		if r.Buffered() == 0 {
-			if _, err := r.Peek(1); err != nil {
-				if len(raw) == 0 && errors.Is(err, io.EOF) {
-					err = errNoHead
-				}
-				return raw, err
+		if len(raw) == 0 {
+			if err := awaitHead(r); err != nil {
+				return nil, err
 			}
+		} else if _, err := r.Peek(1); err != nil {
+			return raw, err
 		}
 		have, _ := r.Peek(r.Buffered())
 		if len(raw) == 0 {

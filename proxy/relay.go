@@ -158,7 +158,7 @@ func (r *request) send(v verdict) {
 func (r *request) receive() bool {
 	limit := r.p.cfg.Limits.Head
 	for {
-		raw, err := readHead(r.up.r, limit)
+		raw, err := r.readResponse(limit)
 		if err != nil {
 			return r.noResponse(raw, err)
 		}
@@ -183,6 +183,17 @@ func (r *request) receive() bool {
 			r.leave()
 		}
 	}
+}
+
+// readResponse reads the head of a response, informational or not, and notes when the first byte of the first of them was there.
+func (r *request) readResponse(limit int) ([]byte, error) {
+	if r.x.firstByte.IsZero() {
+		if err := awaitHead(r.up.r); err != nil {
+			return nil, err
+		}
+		r.x.firstByte = time.Now()
+	}
+	return readHead(r.up.r, limit)
 }
 
 // noResponse ends an exchange whose response did not come.

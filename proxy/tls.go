@@ -32,6 +32,7 @@ type mirror struct {
 	issuer    *issuer
 	authority string // the CONNECT target
 	sni       string // the name that the client sent; empty for none
+	ja4       string // of the client's hello
 	hello     bool   // the client's hello was read
 	up        *upstreamConn
 	refused   *upstreamError // why there is no TLS with upstream
@@ -63,7 +64,8 @@ func (m *mirror) plainAlert() string {
 
 // configFor never fails for upstream's sake: where the client would take an HTTP answer, it gets our certificate, so that the reason can be told inside.
 func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	m.hello, m.sni = true, hello.ServerName
+	m.hello, m.sni, m.ja4 = true, hello.ServerName, ja4(hello)
+	m.up.dialed.hello = time.Now()
 	name := m.sni
 	if name == "" {
 		name, _, _ = splitAuthority(m.authority) // it was dialled, so it splits
@@ -113,7 +115,8 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 	up = m.up
 	defer up.Close()
 
-	s.Protocol, s.TLS = "TLS", &storage.TLS{ServerName: m.sni}
+	s.Protocol, s.TLS = "TLS", &storage.TLS{ServerName: m.sni, JA4: m.ja4}
+	up.dialed.note(&s.Timing)
 	switch {
 	case ctx.Err() != nil:
 		p.record(s, storage.Interrupted, "Millpond was stopped during the TLS handshake")
@@ -124,6 +127,10 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 			return
 		}
 		s.Status = m.refused.status
+		var unverified *tls.CertificateVerificationError
+		if errors.As(m.refused, &unverified) {
+			s.TLS.Chain = p.chain(unverified.UnverifiedCertificates)
+		}
 		p.record(s, storage.Failed, m.refused.reason)
 		if err == nil {
 			p.answerInside(tc, m.refused)
@@ -136,9 +143,11 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 
 	state := tc.ConnectionState()
 	info := up.tls
+	up.dialed.clientSecured = time.Now()
+	info.JA4 = m.ja4
 	info.ClientVersion, info.ClientCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	s.TLS = info
-	s.Timing.Secured = up.dialed.secured
+	up.dialed.note(&s.Timing)
 	if info.UpstreamError != "" {
 		s.SetFlag(storage.FlagInsecure)
 	}

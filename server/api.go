@@ -146,6 +146,7 @@ func (s *Server) registerSessions(api huma.API) {
 	huma.Register(api, operation("DELETE", "/api/sessions", "delete-sessions", "Delete the sessions that match a filter, or all",
 		"What begins after the call is not touched. Sessions that are open are dropped at their end."), s.deleteSessions)
 	huma.Register(api, operation("GET", "/api/sessions/{id}", "get-session", "All that is known of a session but its bodies' bytes"), s.getSession)
+	huma.Register(api, operation("GET", "/api/sessions/{id}/certificates", "get-certificates", "The certificates that upstream showed, none where it showed none"), s.getCertificates)
 	huma.Register(api, operation("DELETE", "/api/sessions/{id}", "delete-session", "Delete a session"), s.deleteSession)
 	huma.Register(api, operation("GET", "/api/sessions/{id}/messages", "list-messages", "The messages of a WebSocket, the events of an event stream", messagesDoc), s.listMessages)
 	huma.Register(api, operation("PATCH", "/api/sessions/{id}", "annotate-session", "Pin, note, colour"), s.annotateSession)
@@ -165,6 +166,7 @@ func (s *Server) registerShared(api huma.API) {
 	huma.Register(api, operation("POST", base+"/login", "login-shared", "Exchange the share's token for a cookie",
 		"With `Authorization: Bearer T` alone. The cookie goes to this share's paths only, so that the browser itself can download a body of any size, and open the WebSocket."), s.loginShared)
 	huma.Register(api, operation("GET", base+"/sessions/{id}", "get-shared-session", "As get-session, for the shared session"), s.getSharedSession)
+	huma.Register(api, operation("GET", base+"/sessions/{id}/certificates", "get-shared-certificates", "As get-certificates, for the shared session"), s.getSharedCertificates)
 	huma.Register(api, operation("GET", base+"/sessions/{id}/messages", "list-shared-messages", "As list-messages, for the shared session"), s.listSharedMessages)
 	s.plain(api, s.serveSharedPayload, operation("GET", base+"/sessions/{id}/messages/{number}/payload", "get-shared-payload", "As get-payload, for the shared session"), payloadParams, payloadAnswer)
 	s.plain(api, s.serveSharedBody, operation("GET", base+"/sessions/{id}/{side}/body", "get-shared-body", "As get-body, for the shared session"), bodyParams, bytesAnswer)

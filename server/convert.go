@@ -42,12 +42,21 @@ func sessionOf(r *storage.Row, s *storage.Session) Session {
 			RequestSent:  moment(s.Timing.RequestSent),
 			ResponseHead: moment(s.Timing.ResponseHead),
 			Ended:        moment(s.Timing.Ended),
+
+			Resolved:      moment(s.Timing.Resolved),
+			ClientHello:   moment(s.Timing.ClientHello),
+			ClientSecured: moment(s.Timing.ClientSecured),
+			FirstByte:     moment(s.Timing.FirstByte),
 		},
 	}
 	out.Messages, out.GRPC = messagesOf(s.Messages), grpcOf(s)
 	if t := s.TLS; t != nil {
-		converted := TLS(*t)
-		out.TLS = &converted
+		out.TLS = &TLS{
+			ServerName: t.ServerName, ALPN: t.ALPN, JA4: t.JA4,
+			ClientVersion: t.ClientVersion, ClientCipher: t.ClientCipher,
+			UpstreamVersion: t.UpstreamVersion, UpstreamCipher: t.UpstreamCipher, UpstreamError: t.UpstreamError,
+			Certificates: s.Certificates != nil || t.Chain != nil,
+		}
 	}
 	if s.HTTP2 != nil {
 		out.HTTP2 = http2Of(s.HTTP2)

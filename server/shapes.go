@@ -136,7 +136,8 @@ type Body struct {
 	Coding   string `json:"coding,omitempty" doc:"The Content-Encoding, where there is one: ?as=decoded then differs from the wire bytes."`
 }
 
-// Timing holds the moments of a session; those that did not come are left out.
+// Timing holds the moments of a session; those that did not come are left out. Those of its connection may be before started, and are only on the first session that
+// used it.
 type Timing struct {
 	Started      time.Time  `json:"started" doc:"The request's first byte."`
 	Connect      *time.Time `json:"connect,omitempty" doc:"The dial to upstream began."`
@@ -145,6 +146,11 @@ type Timing struct {
 	RequestSent  *time.Time `json:"request_sent,omitempty" doc:"The request's last byte was written."`
 	ResponseHead *time.Time `json:"response_head,omitempty" doc:"The response's head was complete."`
 	Ended        *time.Time `json:"ended,omitempty"`
+
+	Resolved      *time.Time `json:"resolved,omitempty" doc:"Upstream's name was looked up; that began with connect."`
+	ClientHello   *time.Time `json:"client_hello,omitempty" doc:"The client's TLS hello was read: TLS to upstream began."`
+	ClientSecured *time.Time `json:"client_secured,omitempty" doc:"TLS to the client stood."`
+	FirstByte     *time.Time `json:"first_byte,omitempty" doc:"The response's first byte came, or that of an informational one. Over HTTP/2 it is response_head."`
 }
 
 // TLS tells what was negotiated.
@@ -156,6 +162,24 @@ type TLS struct {
 	UpstreamVersion string `json:"upstream_version,omitempty"`
 	UpstreamCipher  string `json:"upstream_cipher,omitempty"`
 	UpstreamError   string `json:"upstream_error,omitempty" doc:"Why upstream's certificate does not verify, where it was accepted all the same."`
+	JA4             string `json:"ja4,omitempty" doc:"The JA4 fingerprint of the client's hello."`
+	Certificates    bool   `json:"certificates" doc:"Upstream's certificates are kept, and had by …/certificates."`
+}
+
+// CertificateList holds what an upstream server showed: its own certificate first, then those that lead to a root.
+type CertificateList struct {
+	Certificates []Certificate `json:"certificates" nullable:"false"`
+}
+
+// Certificate tells what an X.509 certificate says.
+type Certificate struct {
+	Subject   string    `json:"subject" doc:"A distinguished name as in RFC 2253."`
+	Issuer    string    `json:"issuer"`
+	NotBefore time.Time `json:"not_before"`
+	NotAfter  time.Time `json:"not_after"`
+	Names     []string  `json:"names" nullable:"false" doc:"What it is for: DNS names, IP addresses, e-mail addresses and URIs."`
+	SHA256    string    `json:"sha256" doc:"Hexadecimal, of the certificate in DER."`
+	PEM       string    `json:"pem"`
 }
 
 // Deleted tells how many sessions there were to delete.

@@ -263,6 +263,9 @@ func (s *Store) finish(r *Recording) {
 		s.appendValue(rec, rec.gone)
 	} else {
 		session := r.snapshot()
+		if t := session.TLS; t != nil && t.Chain != nil {
+			session.Certificates = s.keepChain(r, t.Chain)
+		}
 		s.appendValue(&record{kind: recordEnded, session: &session, rec: r}, &session)
 	}
 	r.mu.Unlock()

@@ -105,6 +105,8 @@ func (f *fold) apply(rec *record) error {
 		}
 		f.openSession(rec.mark.ID, rec.at).addMark(openMark{Mark: rec.mark, Record: rec.at.slotID})
 		return nil
+	case recordChain:
+		return nil // it counts once a session names it
 	case recordEnded:
 		return f.ended(rec)
 	case recordDeleted:
@@ -344,8 +346,13 @@ func (f *fold) deleteRow(id uint64) error {
 	return rows.Delete(key)
 }
 
-// refBodies counts every extent of the session.
+// refBodies counts every extent of the session, that of its certificates too.
 func (f *fold) refBodies(s *Session, by int) error {
+	if s.Certificates != nil {
+		if err := f.refExtent(*s.Certificates, by); err != nil {
+			return err
+		}
+	}
 	for _, b := range s.streams() {
 		for _, e := range b.Extents {
 			if err := f.refExtent(e, by); err != nil {

@@ -126,6 +126,10 @@ func testRebuild(t *testing.T, seed uint64) {
 				Method: "GET", Scheme: "https", Host: fmt.Sprint("host", random.IntN(5)), Path: fmt.Sprint("/", random.Uint64()),
 				Client: fmt.Sprint("127.0.0.1:", 1024+random.IntN(60000)), Sides: [2]Message{{Head: noise(random.Uint64(), random.IntN(2000))}},
 			})
+			if r.ID()%2 == 0 {
+				chain := s.Chain([][]byte{noise(r.ID()/6, 3000)})
+				r.Change(func(s *Session) { s.TLS = &TLS{Chain: chain} })
+			}
 			size := random.IntN(30_000)
 			if random.IntN(12) == 0 && big < 8 {
 				size = random.IntN(6 << 20)
@@ -183,6 +187,9 @@ func testRebuild(t *testing.T, seed uint64) {
 		for id, body := range bodies {
 			if got := readBody(t, s, id, Response); !bytes.Equal(got, body) {
 				t.Errorf("body of session %d: got %d bytes, want %d", id, len(got), len(body))
+			}
+			if id%2 == 0 {
+				checkCertificates(t, s, id, noise(id/6, 3000))
 			}
 		}
 	}

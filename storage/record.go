@@ -24,6 +24,7 @@ const (
 	recordDeleted                        // sessions that are gone: deletion
 	recordDoomed                         // open sessions that go at their end: deletion
 	recordReserved                       // ids that may have been given: reservation
+	recordChain                          // certificates, DER one after the other; ended sessions name it
 )
 
 // slotID names a record: the segment it is in, and its number there.
@@ -184,6 +185,8 @@ func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
 			Length: uint64(len(payload) - pieceHeadSize),
 		}
 		return r, r.piece.Side.valid()
+	case recordChain:
+		return r, nil
 	case recordNamed:
 		into = &r.named
 	case recordMark:
@@ -205,9 +208,10 @@ func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
 }
 
 // timingMoments is Timing as it is stored: nanoseconds since 1970 in UTC, 0 for a moment that did not come.
-type timingMoments [7]int64
+// New ones come last: a record of fewer, or of more, reads as far as both go.
+type timingMoments [11]int64
 
-// MarshalCBOR stores the moments as seven integers, a third of the size of their text.
+// MarshalCBOR stores the moments as integers, a third of the size of their text.
 func (t Timing) MarshalCBOR() ([]byte, error) {
 	var m timingMoments
 	for i, moment := range t.moments() {
@@ -233,6 +237,9 @@ func (t *Timing) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
-func (t *Timing) moments() [7]*time.Time {
-	return [7]*time.Time{&t.Started, &t.Connect, &t.Connected, &t.Secured, &t.RequestSent, &t.ResponseHead, &t.Ended}
+func (t *Timing) moments() [len(timingMoments{})]*time.Time {
+	return [...]*time.Time{
+		&t.Started, &t.Connect, &t.Connected, &t.Secured, &t.RequestSent, &t.ResponseHead, &t.Ended,
+		&t.Resolved, &t.ClientHello, &t.ClientSecured, &t.FirstByte,
+	}
 }

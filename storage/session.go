@@ -97,8 +97,9 @@ type Session struct {
 	Note   string `cbor:"18,keyasint,omitempty"`
 	Color  string `cbor:"19,keyasint,omitempty"`
 
-	Messages *Messages `cbor:"30,keyasint,omitempty"` // nil where its bodies are no messages that Millpond reads
-	HTTP2    *HTTP2    `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
+	HTTP2        *HTTP2    `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
+	Certificates *Extent   `cbor:"21,keyasint,omitempty"` // where the log has TLS.Chain. Storage owns it; it is set when the session has ended
+	Messages     *Messages `cbor:"30,keyasint,omitempty"` // nil where its bodies are no messages that Millpond reads
 }
 
 // Message is one side of a session.
@@ -132,15 +133,21 @@ type Extent struct {
 	Chunk   []byte `cbor:"4,keyasint,omitempty"` // SHA-256 of the chunk's content
 }
 
-// Timing holds the moments of a session; the zero time where one did not come.
+// Timing holds the moments of a session; the zero time where one did not come. Those of its connection may be before Started, and are only on the first session that
+// used it. It is stored as timingMoments.
 type Timing struct {
-	Started      time.Time `cbor:"1,keyasint"`           // the request's first byte
-	Connect      time.Time `cbor:"2,keyasint,omitempty"` // the dial to upstream began
-	Connected    time.Time `cbor:"3,keyasint,omitempty"` // TCP to upstream stood
-	Secured      time.Time `cbor:"4,keyasint,omitempty"` // TLS to upstream stood
-	RequestSent  time.Time `cbor:"5,keyasint,omitempty"` // the request's last byte was written
-	ResponseHead time.Time `cbor:"6,keyasint,omitempty"` // the response's head was complete
-	Ended        time.Time `cbor:"7,keyasint,omitempty"`
+	Started      time.Time // the request's first byte
+	Connect      time.Time // the dial to upstream began
+	Connected    time.Time // TCP to upstream stood
+	Secured      time.Time // TLS to upstream stood
+	RequestSent  time.Time // the request's last byte was written
+	ResponseHead time.Time // the response's head was complete
+	Ended        time.Time
+
+	Resolved      time.Time // upstream's name was looked up; that began with Connect. Not where upstream was an address
+	ClientHello   time.Time // what the client asks of TLS was read: TLS to upstream began
+	ClientSecured time.Time // TLS to the client stood
+	FirstByte     time.Time // the response's first byte came, or that of an informational one; over HTTP/2 it is ResponseHead
 }
 
 // TLS tells what was negotiated.
@@ -152,6 +159,8 @@ type TLS struct {
 	UpstreamVersion string `cbor:"5,keyasint,omitempty"`
 	UpstreamCipher  string `cbor:"6,keyasint,omitempty"`
 	UpstreamError   string `cbor:"7,keyasint,omitempty"` // why upstream's certificate does not verify, where it was accepted all the same
+	JA4             string `cbor:"8,keyasint,omitempty"` // the fingerprint of the client's hello
+	Chain           *Chain `cbor:"-"`                    // upstream's certificates; nil where there are none, and in a record: Session.Certificates says where
 }
 
 // HasFlag reports whether the flag is set.

@@ -57,6 +57,7 @@ type Store struct {
 	usage   usage
 	feeds   feeds
 	recent  *recent
+	chains  sync.Mutex // held while a Chain is looked for and appended
 	derived *derived
 	live    live
 

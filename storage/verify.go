@@ -256,6 +256,14 @@ func (v *verifier) session(tx *bbolt.Tx, id uint64, at rowPlace) {
 	if session.ID != id {
 		v.problem("session %d: its record is that of session %d", id, session.ID)
 	}
+	if e := session.Certificates; e != nil {
+		v.extent(*e)
+		if at, err := findSlot(tx, slotID{e.Segment, e.Slot}); err != nil {
+			v.problem("session %d: certificates: %v", id, err)
+		} else if uint64(at.length) != e.Length {
+			v.problem("session %d: certificates: record %d of segment %d has %d bytes of them, want %d", id, e.Slot, e.Segment, at.length, e.Length)
+		}
+	}
 	for side, body := range session.streams() {
 		sum := uint64(0)
 		for _, e := range body.Extents {

@@ -127,6 +127,23 @@ export interface paths {
         patch: operations["annotate-session"];
         trace?: never;
     };
+    "/api/sessions/{id}/certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The certificates that upstream showed, none where it showed none */
+        get: operations["get-certificates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/messages": {
         parameters: {
             query?: never;
@@ -268,6 +285,23 @@ export interface paths {
         };
         /** As get-session, for the shared session */
         get: operations["get-shared-session"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/shared/{share}/sessions/{id}/certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** As get-certificates, for the shared session */
+        get: operations["get-shared-certificates"];
         put?: never;
         post?: never;
         delete?: never;
@@ -449,6 +483,23 @@ export interface components {
              * @description Bytes captured: readable from the first on, without a gap.
              */
             size: number;
+        };
+        Certificate: {
+            issuer: string;
+            /** @description What it is for: DNS names, IP addresses, e-mail addresses and URIs. */
+            names: string[];
+            /** Format: date-time */
+            not_after: string;
+            /** Format: date-time */
+            not_before: string;
+            pem: string;
+            /** @description Hexadecimal, of the certificate in DER. */
+            sha256: string;
+            /** @description A distinguished name as in RFC 2253. */
+            subject: string;
+        };
+        CertificateList: {
+            certificates: components["schemas"]["Certificate"][];
         };
         ChunkExtension: {
             /**
@@ -1027,9 +1078,13 @@ export interface components {
         };
         TLS: {
             alpn?: string;
+            /** @description Upstream's certificates are kept, and had by …/certificates. */
+            certificates: boolean;
             client_cipher?: string;
             /** @description TLS 1.3 */
             client_version?: string;
+            /** @description The JA4 fingerprint of the client's hello. */
+            ja4?: string;
             /** @description The client's SNI. */
             server_name?: string;
             upstream_cipher?: string;
@@ -1038,6 +1093,16 @@ export interface components {
             upstream_version?: string;
         };
         Timing: {
+            /**
+             * Format: date-time
+             * @description The client's TLS hello was read: TLS to upstream began.
+             */
+            client_hello?: string;
+            /**
+             * Format: date-time
+             * @description TLS to the client stood.
+             */
+            client_secured?: string;
             /**
              * Format: date-time
              * @description The dial to upstream began.
@@ -1052,9 +1117,19 @@ export interface components {
             ended?: string;
             /**
              * Format: date-time
+             * @description The response's first byte came, or that of an informational one. Over HTTP/2 it is response_head.
+             */
+            first_byte?: string;
+            /**
+             * Format: date-time
              * @description The request's last byte was written.
              */
             request_sent?: string;
+            /**
+             * Format: date-time
+             * @description Upstream's name was looked up; that began with connect.
+             */
+            resolved?: string;
             /**
              * Format: date-time
              * @description The response's head was complete.
@@ -1376,6 +1451,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Summary"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
                 };
             };
             /** @description Error */
@@ -1744,6 +1850,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-shared-certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share: string;
+                /** @description The session's. Any other is 404. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
                 };
             };
             /** @description Error */
