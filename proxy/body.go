@@ -96,6 +96,8 @@ type passage struct {
 	chunks chunks
 	passed int64 // bytes read straight from the connection, for choosing buffers
 	secure bool  // the sender speaks TLS
+
+	trailers func() []field // of a body that a modifier made; nil: it has none
 }
 
 // run relays the body to its end, and tells the recording that it is complete. Its error is a readError, a writeError, or says what is wrong with the framing.
@@ -291,12 +293,28 @@ func (p *passage) send(body io.Reader, f framing) error {
 		return readError{errors.New("a modifier's body is shorter than it said")}
 	}
 	if f.kind == byChunks {
-		if err := p.to.write([]byte("0\r\n\r\n")); err != nil {
+		if p.trailers != nil {
+			p.chunks.trailers = trailerLines(p.trailers())
+		}
+		end := append([]byte("0\r\n"), p.chunks.trailers...)
+		if p.chunks.trailers == nil {
+			end = append(end, "\r\n"...)
+		}
+		if err := p.to.write(end); err != nil {
 			return err
 		}
 	}
 	p.rec.Complete()
 	return nil
+}
+
+// trailerLines renders trailers as they follow the last chunk, with the empty line; nil for none.
+func trailerLines(fields []field) []byte {
+	if len(fields) == 0 {
+		return nil
+	}
+	h := &head{eol: "\r\n"}
+	return h.with("", fields).raw[len(h.eol):] // a head without its start line
 }
 
 // bodyReader reads a body without its framing, for modifiers.
@@ -349,6 +367,13 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	return 0, io.EOF
+}
+
+// trailers returns those that followed the body. It is called once Read has returned io.EOF.
+func (b *bodyReader) trailers() []field {
+	var h head
+	h.parseFields(string(b.chunks.trailers))
+	return h.fields
 }
 
 // finish reads what is left of a body that is known to be small, so that its connection can be used again. It reports whether it did.

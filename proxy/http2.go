@@ -164,7 +164,7 @@ func (e *http2Stream) request(h *h2.Head) {
 	e.ctx, e.cancel = context.WithCancel(e.ctx)
 	body := &heldBody{e: e, side: h2.Request}
 	if !h.End {
-		o.body = body
+		o.body, o.trailers = body, body.trailers
 	}
 	e.offer(body, func() verdict {
 		x, v := e.hc.p.begin(e.ctx, e.hc.c, s, e.hc.o.authority, o)
@@ -198,7 +198,7 @@ func (e *http2Stream) response(h *h2.Head) {
 	}
 	body := &heldBody{e: e, side: h2.Response}
 	if !h.End {
-		o.body = body
+		o.body, o.trailers = body, body.trailers
 	}
 	e.offer(body, func() verdict { return e.x.response(o) }, func(v verdict, inTurn bool) {
 		if !inTurn {

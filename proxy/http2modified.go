@@ -103,6 +103,9 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return b.in.Read(p)
 }
 
+// trailers returns those that followed the body, once Read has returned io.EOF.
+func (b *heldBody) trailers() []field { return fromHPACK(b.in.Trailers()) }
+
 // sendRequest does what the pipeline decided of a request. h is nil where the side was taken already.
 func (e *http2Stream) sendRequest(v verdict, h *h2.Head, body *heldBody) {
 	x := e.x
@@ -242,14 +245,32 @@ func (e *http2Stream) send(side h2.Side, v verdict, in *h2.Incoming, out *h2.Out
 			continue
 		case err != io.EOF:
 			e.stream.Reset(http2.ErrCodeInternal, err)
-		case v.body == nil && len(in.Trailers()) > 0:
-			e.x.trailers(storage.Side(side), h2.Text(in.Trailers()))
-			out.Trailers(in.Trailers())
 		default:
-			out.Close()
+			e.sendTrailers(side, trailersAfter(v, in), out)
 		}
 		return
 	}
+}
+
+// trailersAfter returns what follows a body that was sent to its end.
+func trailersAfter(v verdict, in *h2.Incoming) []hpack.HeaderField {
+	switch {
+	case v.body == nil:
+		return in.Trailers()
+	case v.trailers == nil:
+		return nil
+	}
+	return toHPACK(v.trailers())
+}
+
+// sendTrailers ends a side with the trailers, if there are any, and records them.
+func (e *http2Stream) sendTrailers(side h2.Side, trailers []hpack.HeaderField, out *h2.Outgoing) {
+	if len(trailers) == 0 {
+		out.Close()
+		return
+	}
+	e.x.trailers(storage.Side(side), h2.Text(trailers))
+	out.Trailers(trailers)
 }
 
 // refuse sends the proxy's own answer.

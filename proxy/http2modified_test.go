@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -321,32 +322,68 @@ func TestHTTP2ClientLeavesAModifiedRequest(t *testing.T) {
 	h.get("/")
 }
 
-// Trailers follow a body that a slow modifier let through, and are gone where the body was replaced.
+// Trailers follow a body that a slow modifier let through or that one wrapped, and are gone where the body was replaced.
 func TestHTTP2ModifierAndTrailers(t *testing.T) {
-	for _, replaced := range []bool{false, true} {
-		h := startHTTP2(t, Config{ResponseModifier: onResponse(func(res *http.Response) error {
-			if replaced {
-				res.Body, res.ContentLength = io.NopCloser(strings.NewReader("fresh")), 5
+	for name, change := range map[string]func(*http.Response){
+		"slow":     func(*http.Response) { time.Sleep(2 * turnTime) }, // longer than its turn
+		"wrapped":  func(res *http.Response) { res.Body = upper(res.Body) },
+		"replaced": func(res *http.Response) { res.Body, res.ContentLength = io.NopCloser(strings.NewReader("fresh")), 5 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHTTP2(t, Config{ResponseModifier: onResponse(func(res *http.Response) error {
+				change(res)
 				return nil
+			})}, func(w http.ResponseWriter, req *http.Request) {
+				io.WriteString(w, "body")
+				w.Header().Set(http.TrailerPrefix+"X-End", "1")
+			})
+			res, got := h.get("/")
+			want, trailers := map[string]string{"slow": "body", "wrapped": "BODY", "replaced": "fresh"}[name], "x-end: 1\n"
+			if name == "replaced" {
+				trailers = ""
 			}
-			time.Sleep(2 * turnTime) // longer than its turn
-			return nil
-		})}, func(w http.ResponseWriter, req *http.Request) {
-			io.WriteString(w, "body")
-			w.Header().Set(http.TrailerPrefix+"X-End", "1")
+			if got != want || (res.Trailer.Get("X-End") != "") != (trailers != "") {
+				t.Errorf("got %q, %v", got, res.Trailer)
+			}
+			s := h.session(1)
+			h.expectBody(s, storage.Response, want)
+			if got := string(s.Sides[storage.Response].Trailers); got != trailers {
+				t.Errorf("recorded trailers %q, want %q", got, trailers)
+			}
 		})
-		res, got := h.get("/")
-		want, trailers := "body", "x-end: 1\n"
-		if replaced {
-			want, trailers = "fresh", ""
-		}
-		if got != want || (res.Trailer.Get("X-End") != "") == replaced {
-			t.Errorf("got %q, %v", got, res.Trailer)
-		}
-		s := h.session(1)
-		h.expectBody(s, storage.Response, want)
-		if got := string(s.Sides[storage.Response].Trailers); got != trailers {
-			t.Errorf("recorded trailers %q, want %q", got, trailers)
-		}
+	}
+}
+
+// A request's trailers go with a body that a modifier wrapped, and with one that it moved to another host, whose trailers come back.
+func TestHTTP2RequestTrailers(t *testing.T) {
+	told := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		fmt.Fprintf(w, "%s %s", body, req.Trailer.Get("X-End"))
+		http.NewResponseController(w).Flush() // else HTTP/1 has a length, and no trailers
+		w.Header().Set(http.TrailerPrefix+"X-Back", "2")
+	})
+	other := httptest.NewServer(told)
+	t.Cleanup(other.Close)
+	for name, change := range map[string]func(*http.Request){
+		"wrapped": func(req *http.Request) { req.Body = upper(req.Body) },
+		"moved":   func(req *http.Request) { req.URL.Scheme, req.URL.Host = "http", other.Listener.Addr().String() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHTTP2(t, Config{RequestModifier: onRequest(func(req *http.Request) error {
+				change(req)
+				return nil
+			})}, told)
+			req := must(http.NewRequest(http.MethodPost, h.origin.URL, io.MultiReader(strings.NewReader("body"))))
+			req.Trailer = http.Header{"X-End": {"1"}}
+			res, got := h.do(req)
+			want := map[string]string{"wrapped": "BODY 1", "moved": "body 1"}[name]
+			if got != want || res.Trailer.Get("X-Back") != "2" {
+				t.Errorf("got %q, want %q; trailers %v", got, want, res.Trailer)
+			}
+			s := h.session(1)
+			if sent, back := s.Sides[storage.Request].Trailers, s.Sides[storage.Response].Trailers; string(sent) != "x-end: 1\n" || string(back) != "x-back: 2\n" {
+				t.Errorf("recorded trailers %q and %q", sent, back)
+			}
+		})
 	}
 }

@@ -35,6 +35,7 @@ type offer struct {
 	body     io.Reader // the body without framing, read only if a modifier wants it, or the exchange goes elsewhere; nil: the message has none
 	length   int64     // of body, in bytes; -1: not known beforehand
 	framing  storage.Framing
+	trailers func() []field // those that followed the body, once it was read to its end; nil: there can be none
 }
 
 // action says what a relay is to do with a message.
@@ -48,12 +49,13 @@ const (
 
 // verdict is the pipeline's word on a message.
 type verdict struct {
-	action action
-	head   *head         // to be sent; the offered one unless a modifier changed something
-	body   io.ReadCloser // to be sent instead of the sender's bytes; nil: relay those
-	length int64         // of body, in bytes; -1: not known, until its end. A body of another length than promised breaks the message off
-	status int           // for refuse
-	why    string        // for refuse, for people
+	action   action
+	head     *head          // to be sent; the offered one unless a modifier changed something
+	body     io.ReadCloser  // to be sent instead of the sender's bytes; nil: relay those
+	length   int64          // of body, in bytes; -1: not known, until its end. A body of another length than promised breaks the message off
+	trailers func() []field // that follow body, asked at its end; nil: none do
+	status   int            // for refuse
+	why      string         // for refuse, for people
 }
 
 // begin offers a request to the modifiers and begins its recording. authority (host:port) is where it would go. client owns the connection it came on.

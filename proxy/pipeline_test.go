@@ -91,12 +91,6 @@ func TestModifiersThatChangeNothingChangeNothing(t *testing.T) {
 }
 
 func TestModifiersReplaceBodies(t *testing.T) {
-	upper := func(r io.ReadCloser) io.ReadCloser {
-		return struct {
-			io.Reader
-			io.Closer
-		}{upperReader{r}, r}
-	}
 	replaced := body.NewModifier([]byte("a new body"), "text/x-new")
 	for _, tt := range []struct {
 		name             string
@@ -174,6 +168,14 @@ func TestModifiersReplaceBodies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// upper wraps a body, as a modifier may.
+func upper(r io.ReadCloser) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{upperReader{r}, r}
 }
 
 type upperReader struct{ r io.Reader }

@@ -32,7 +32,8 @@ type request struct {
 func (r *request) serve(s storage.Session) bool {
 	o := offer{head: r.head, received: r.received, length: r.body.known(), framing: r.body.kind.stored()}
 	if r.body.kind != noBody {
-		o.body = r.bodyForModifiers()
+		body := r.bodyForModifiers()
+		o.body, o.trailers = body, body.trailers
 	}
 	x, v := r.p.begin(r.ctx, r.c.under, s, r.target.authority, o)
 	r.x, r.sent, r.open = x, v.head, x
@@ -58,7 +59,7 @@ func (r *request) follow(v verdict) bool {
 
 // bodyForModifiers is the request's body for a modifier that reads it. Reading it before upstream has said anything means to be upstream: a client that waits for
 // 100 (Continue) is told to go on.
-func (r *request) bodyForModifiers() io.Reader {
+func (r *request) bodyForModifiers() *bodyReader {
 	b := newBodyReader(r.c.r, r.body, r.p.cfg.Limits.Head)
 	b.before = func() {
 		r.leaving.stop()
@@ -262,7 +263,7 @@ func (r *request) respond(res *head) bool {
 	if f.kind != noBody {
 		body = newBodyReader(r.up.r, f, r.p.cfg.Limits.Head)
 		body.chunks.lenient = true
-		o.body = body
+		o.body, o.trailers = body, body.trailers
 	}
 	r.noteUpload()
 	v := x.response(o)
@@ -292,11 +293,13 @@ func (r *request) persistent() bool {
 func (r *request) deliver(v verdict, f framing) (framing, error) {
 	p := &passage{
 		ctx: r.ctx, rec: r.x.rec.Body(storage.Response),
-		to: &sink{conn: r.c, writes: &r.c.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw},
+		to: &sink{conn: r.c, writes: &r.c.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw}, trailers: v.trailers,
 	}
 	if v.body != nil {
 		f = newFraming(v)
-		return f, p.send(v.body, f)
+		err := p.send(v.body, f)
+		r.x.chunked(storage.Response, &p.chunks)
+		return f, err
 	}
 	p.from, p.secure = r.up.r, r.up.tls != nil
 	p.chunks = chunks{limit: r.p.cfg.Limits.Head, lenient: true}

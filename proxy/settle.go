@@ -51,7 +51,7 @@ func (x *exchange) settleRequest() error {
 	}
 	if replaced && !x.moved && !x.answered {
 		fields, changed = reframe(h, fields, length, body == http.NoBody && x.reqBody == nil), true
-		x.sent.body, x.sent.length = body, length
+		x.sent.body, x.sent.length, x.sent.trailers = body, length, x.reqBody.trailers(x.in.trailers)
 	}
 	if !changed {
 		return nil
@@ -98,11 +98,11 @@ func (x *exchange) settleResponse() error {
 		body, length, replaced = http.NoBody, 0, true
 		fields = reframe(h, fields, 0, false)
 	case replaced:
-		fields = reframe(h, fields, length, false)
+		fields = reframe(x.forClient(h), fields, length, false)
 	}
 	if replaced {
 		changed = true
-		x.got.body, x.got.length = body, length
+		x.got.body, x.got.length, x.got.trailers = body, length, x.resBody.trailers(x.back.trailers)
 	}
 	if !changed {
 		return nil
@@ -148,15 +148,37 @@ func (x *exchange) settleForeign() error {
 		if length == 0 && x.answered {
 			length = -1 // a modifier that set a body and did not say how long it is
 		}
-		fields = reframe(h, fields, length, false)
+		fields = reframe(x.forClient(h), fields, length, false)
+		if names := slices.Sorted(maps.Keys(res.Trailer)); length < 0 && len(names) > 0 && x.in.head.proto != "HTTP/1.0" {
+			if slices.ContainsFunc(names, func(name string) bool { return !isToken(name) }) {
+				return errors.New("a modifier set a trailer whose name is no token")
+			}
+			fields = append(fields, field{name: h.fieldName("Trailer"), value: strings.Join(names, ", ")})
+		}
 	}
 	h = h.with(start, fields)
 	h.status = res.StatusCode
 	if body != http.NoBody {
 		body = &guardedBody{x, body}
 	}
-	x.got = verdict{head: h, body: body, length: length}
+	x.got = verdict{head: h, body: body, length: length, trailers: func() []field {
+		fields, _, err := mergeFields(&head{proto: h.proto}, res.Trailer)
+		if err != nil {
+			return nil // of a modifier's: what it set is no trailer
+		}
+		return fields
+	}}
 	return nil
+}
+
+// forClient is h as the client's version of HTTP lets it be framed: HTTP/1.0 knows no chunked coding. RFC 9112, section 6.1.
+func (x *exchange) forClient(h *head) *head {
+	if x.in.head.proto != "HTTP/1.0" {
+		return h
+	}
+	old := *h
+	old.proto = x.in.head.proto
+	return &old
 }
 
 // settleBody says whether a view's body was replaced, or read from, and by what. A length that the modifier did not set is not believed.
@@ -222,10 +244,7 @@ func mergeFields(h *head, header http.Header) (fields []field, changed bool, err
 		if _, ok := was[textproto.CanonicalMIMEHeaderKey(key)]; ok || !inHeader(key) || framingField(key) {
 			continue
 		}
-		name := key
-		if h.proto == "HTTP/2" {
-			name = strings.ToLower(key)
-		}
+		name := h.fieldName(key)
 		for _, v := range header[key] {
 			if !isToken(key) {
 				return nil, false, errors.New("a modifier set a field whose name is no token")
@@ -238,6 +257,14 @@ func mergeFields(h *head, header http.Header) (fields []field, changed bool, err
 		}
 	}
 	return fields, changed, nil
+}
+
+// fieldName is the name of a field that a modifier made, as h's version of HTTP writes it.
+func (h *head) fieldName(name string) string {
+	if h.proto == "HTTP/2" {
+		return strings.ToLower(name) // RFC 9113, section 8.2
+	}
+	return name
 }
 
 // validValue reports whether v can stand in a field without ending it.
@@ -267,10 +294,14 @@ func setField(fields []field, name, value string) []field {
 }
 
 // reframe returns fields with the framing that a new body needs, at the place of the old: Content-Length, or chunked coding where length is -1.
-// With none, the message has no body and needs no framing. Announced trailers do not come any more.
+// With none, the message has no body and needs no framing. Announced trailers do not come any more where the framing has no place for them.
 func reframe(h *head, fields []field, length int64, none bool) []field {
 	at := slices.IndexFunc(fields, func(f field) bool { return framingField(f.name) })
-	fields = dropFraming(fields)
+	if none || length >= 0 || h.proto == "HTTP/1.0" {
+		fields = dropFraming(fields)
+	} else {
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return framingField(f.name) })
+	}
 	if at < 0 || at > len(fields) {
 		at = len(fields)
 	}

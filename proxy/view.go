@@ -164,6 +164,20 @@ func (b *viewBody) touched() bool {
 	return b.read
 }
 
+// trailers returns what tells the trailers that came after the body, if it was read to its end: a modifier that wraps the body lets them pass, one
+// that replaces it does not. Both b and of may be nil.
+func (b *viewBody) trailers(of func() []field) func() []field {
+	if b == nil || of == nil {
+		return nil
+	}
+	return func() []field {
+		if !b.ended() {
+			return nil
+		}
+		return of()
+	}
+}
+
 // ended reports whether the body was read to its end.
 func (b *viewBody) ended() bool {
 	b.mu.Lock()
