@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,6 +83,76 @@ func TestHTTP2StalledDiskHoldsItsStreamOnly(t *testing.T) {
 	s := h.session(2)
 	if b := s.Sides[storage.Response].Body; !b.Complete || b.Size != size || b.Missing != "" {
 		t.Errorf("kept %+v", b)
+	}
+}
+
+// A client that grants 4 MiB for each of a hundred streams lets upstream send far more than there is memory for while the disk takes nothing.
+// They are held back all the same, and kept whole.
+func TestHTTP2StalledDiskHoldsWideWindows(t *testing.T) {
+	const streams, size = 100, 3 << 20
+	path := filepath.Join(t.TempDir(), "data")
+	dir, err := storage.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(dir)
+	store, err := storage.OpenStore(storage.Config{Dir: path, Files: disk, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	h := startHTTP2(t, Config{Store: store}, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/small" {
+			io.WriteString(w, "small")
+			return
+		}
+		w.Write(make([]byte, size))
+	})
+	h.get("/small") // the connection stands
+	release := disk.Stall(storagetest.Write | storagetest.Sync)
+	defer release()
+	var passed atomic.Int64
+	var clients sync.WaitGroup
+	for range streams {
+		clients.Go(func() {
+			res, err := h.client.Get(h.origin.URL + "/large")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			buf, got := make([]byte, 32<<10), 0
+			for err == nil {
+				var n int
+				n, err = res.Body.Read(buf)
+				got += n
+				passed.Add(int64(n))
+			}
+			if got != size || err != io.EOF {
+				t.Errorf("the client got %d bytes, %v", got, err)
+			}
+		})
+	}
+	for last, still := int64(-1), 0; still < 5; time.Sleep(100 * time.Millisecond) { // the store waits for a disk for 10 s, once it has to
+		now := passed.Load()
+		if still++; now != last || now < 16<<20 {
+			still = 0
+		}
+		last = now
+	}
+	if most := int64(96 << 20); passed.Load() > most {
+		t.Errorf("%d bytes passed while the disk took nothing, want at most %d", passed.Load(), most)
+	}
+	if _, body := h.get("/small"); body != "small" {
+		t.Errorf("the small one got %q", body)
+	}
+	release()
+	clients.Wait()
+	for n := range uint64(streams) {
+		s := h.session(2 + n)
+		if b := s.Sides[storage.Response].Body; s.Path == "/large" && (!b.Complete || b.Size != size || b.Missing != "") {
+			t.Errorf("session %d is kept as %+v", s.ID, b)
+		}
 	}
 }
 

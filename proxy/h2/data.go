@@ -40,6 +40,11 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 	if s != nil && s.opened && s.sides[p.side].taken == nil && !s.sides[p.side].gone {
 		s.sides[p.side].window.receive(int64(fh.Length))
 		s.sides[p.side].window.forward(int64(fh.Length))
+		if p.side == Response {
+			if n := r.flowed(s, int64(fh.Length)); n > 0 {
+				p.w.creditLater(s.ID, n)
+			}
+		}
 		r.mu.Unlock()
 		return r.passData(p, s, fh.StreamID, length, pad, end)
 	}
@@ -47,7 +52,7 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 	if s != nil {
 		in = s.sides[p.side].taken
 		w := &s.sides[p.side].window
-		if w.receive(int64(fh.Length)); w.lent+r.peers[p.side.other()].initialMax < 0 {
+		if w.receive(int64(fh.Length)); w.lent+r.peers[p.side.other()].initialMax+r.slack(p.side) < 0 {
 			r.mu.Unlock()
 			r.cut(s, Close{By: p.party, Code: http2.ErrCodeFlowControl, Err: fmt.Errorf("%v sent more DATA than the stream's window", p.party)})
 			r.repay(nil, p.side, int64(fh.Length))

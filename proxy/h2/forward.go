@@ -28,7 +28,8 @@ func (r *relay) windowUpdate(p *peer, f *http2.WindowUpdateFrame) error {
 	side, n := p.side.other(), int64(f.Increment)
 	r.mu.Lock()
 	if f.StreamID == 0 {
-		n = r.windows[side].grant(n)
+		r.windows[side].grant(n)
+		n = r.windows[side].pass(unbounded)
 	} else {
 		s, ignore, err := r.find(p, f.Type, f.StreamID)
 		if err != nil || ignore {
@@ -36,7 +37,8 @@ func (r *relay) windowUpdate(p *peer, f *http2.WindowUpdateFrame) error {
 			return err
 		}
 		if s != nil {
-			n = s.sides[side].window.grant(n)
+			s.sides[side].window.grant(n)
+			n = r.pass(s, side)
 		}
 	}
 	r.credit.Broadcast()

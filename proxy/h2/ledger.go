@@ -16,15 +16,12 @@ type window struct {
 	want bool  // the sender used its last credit, and has to wait for the receiver's: hooks come after it
 }
 
-// grant books n bytes of credit that the receiver gave, and returns how much of it the sender is to get now.
-func (w *window) grant(n int64) int64 {
-	w.real += n
-	return w.pass()
-}
+// grant books n bytes of credit that the receiver gave.
+func (w *window) grant(n int64) { w.real += n }
 
-// pass returns how much credit the sender is to get, and books it as lent.
-func (w *window) pass() int64 {
-	n := w.real - w.lent
+// pass returns how much credit the sender is to get so that it has at most so many bytes, and books it as lent.
+func (w *window) pass(most int64) int64 {
+	n := min(w.real, most) - w.lent
 	if w.kept || n <= 0 {
 		return 0
 	}

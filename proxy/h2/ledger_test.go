@@ -5,11 +5,17 @@ import (
 	"testing"
 )
 
+// granted books credit of the receiver's, and returns what the sender gets of it.
+func granted(w *window, n int64) int64 {
+	w.grant(n)
+	return w.pass(unbounded)
+}
+
 func TestWindowRelays(t *testing.T) {
 	w := window{real: 100, lent: 100}
 	w.receive(60)
 	w.forward(60)
-	if got := w.grant(60); got != 60 {
+	if got := granted(&w, 60); got != 60 {
 		t.Errorf("passed on %d of the receiver's 60", got)
 	}
 	if w != (window{real: 100, lent: 100}) {
@@ -21,15 +27,24 @@ func TestWindowWithholds(t *testing.T) {
 	w := window{real: 100, lent: 100, kept: true}
 	w.receive(80)
 	w.forward(80)
-	if got := w.grant(50) + w.grant(30); got != 0 {
+	if got := granted(&w, 50) + granted(&w, 30); got != 0 {
 		t.Errorf("passed on %d while credit is withheld", got)
 	}
 	w.kept = false
-	if got := w.pass(); got != 80 {
+	if got := w.pass(unbounded); got != 80 {
 		t.Errorf("then passed on %d, want 80", got)
 	}
-	if got := w.pass(); got != 0 {
+	if got := w.pass(unbounded); got != 0 {
 		t.Errorf("and again %d", got)
+	}
+}
+
+func TestWindowLendsNoMoreThanItMay(t *testing.T) {
+	w := window{real: 100, lent: 40}
+	for _, step := range []struct{ most, want int64 }{{30, 0}, {70, 30}, {70, 0}, {unbounded, 30}, {unbounded, 0}} {
+		if got := w.pass(step.most); got != step.want {
+			t.Errorf("up to %d bytes: passed on %d, want %d", step.most, got, step.want)
+		}
 	}
 }
 
@@ -39,10 +54,10 @@ func TestWindowPaysItsDebtFirst(t *testing.T) {
 		t.Errorf("a hook may send %d bytes, want %d", got, maxDebt)
 	}
 	w.forward(maxDebt)
-	if got := w.grant(maxDebt - 1); got != 0 {
+	if got := granted(&w, maxDebt-1); got != 0 {
 		t.Errorf("passed on %d that the receiver gave for the hook's data", got)
 	}
-	if got := w.grant(11); got != 10 {
+	if got := granted(&w, 11); got != 10 {
 		t.Errorf("passed on %d, want 10", got)
 	}
 	w = window{real: 10 << 20, lent: 10 << 20}
@@ -92,7 +107,7 @@ func TestWindowLosesNothing(t *testing.T) {
 				n := rng.Int64N(unread + 1)
 				unread -= n
 				receiver += n
-				sender += w.grant(n)
+				sender += granted(&w, n)
 			}
 			if n := min(waiting, max(w.real, 0)); n > 0 {
 				w.forward(n)
@@ -104,7 +119,7 @@ func TestWindowLosesNothing(t *testing.T) {
 			n := unread
 			unread = 0
 			receiver += n
-			sender += w.grant(n)
+			sender += granted(&w, n)
 			n = min(waiting, w.real)
 			w.forward(n)
 			deliver(n)

@@ -303,6 +303,9 @@ func (r *relay) next(p *peer) error {
 		return r.reset(p, f)
 	case *http2.SettingsFrame:
 		if f.IsAck() {
+			if p.party == Upstream && !r.acknowledged() {
+				return nil
+			}
 			return r.write(p, func(w *writer) { w.raw(fh.Type, fh.Flags, 0, nil) })
 		}
 		return r.settings(p, f, false)
@@ -364,7 +367,12 @@ func (r *relay) settings(p *peer, f *http2.SettingsFrame, first bool) error {
 	}
 	p.told = told
 	r.cfg.Handler.Settings(p.party, told)
-	return r.write(p, func(w *writer) { w.raw(http2.FrameSettings, 0, 0, payload) })
+	return r.write(p, func(w *writer) {
+		if p.party == Client {
+			r.passSettings(payload)
+		}
+		w.raw(http2.FrameSettings, 0, 0, payload)
+	})
 }
 
 // maxSettings bounds what is told of a peer's SETTINGS: some ten are registered, and a few that mean nothing are sent to keep others honest.

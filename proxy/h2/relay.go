@@ -48,6 +48,7 @@ type Config struct {
 	Drain        <-chan struct{} // when closed, no stream is begun any more, and the client is told so; nil: never
 	MaxStreams   int             // open at once; more are refused, DefaultMaxStreams
 	MaxList      int             // bytes of a field list, DefaultMaxList
+	narrowTime   time.Duration   // narrowTime, but for tests
 	TempDir      string          // for what a hook that took a side has not read yet; the system's
 }
 
@@ -136,14 +137,15 @@ type relay struct {
 	stopOnce sync.Once
 	workers  sync.WaitGroup
 
-	mu      sync.Mutex
-	credit  sync.Cond // with mu: a window grew, or a stream or the connection ended
-	streams map[uint32]*Stream
-	last    uint32    // highest stream id the client used
-	opened  uint32    // highest stream id that upstream saw
-	windows [2]window // of the connection, by side
-	dead    bool
-	drained bool // no stream is begun any more
+	mu        sync.Mutex
+	credit    sync.Cond // with mu: a window grew, or a stream or the connection ended
+	streams   map[uint32]*Stream
+	last      uint32    // highest stream id the client used
+	opened    uint32    // highest stream id that upstream saw
+	windows   [2]window // of the connection, by side
+	narrowing narrowing
+	dead      bool
+	drained   bool // no stream is begun any more
 }
 
 // Relay relays until one side ends the connection, or ctx does; then both connections are closed. The error is a *StreamError that says
@@ -155,6 +157,9 @@ func Relay(ctx context.Context, cfg Config) error {
 	if cfg.StallTime == 0 {
 		cfg.StallTime = 30 * time.Minute
 	}
+	if cfg.narrowTime == 0 {
+		cfg.narrowTime = narrowTime
+	}
 	if cfg.MaxStreams == 0 {
 		cfg.MaxStreams = DefaultMaxStreams
 	}
@@ -162,11 +167,12 @@ func Relay(ctx context.Context, cfg Config) error {
 		cfg.MaxList = DefaultMaxList
 	}
 	r := &relay{
-		cfg:     cfg,
-		ready:   make(chan struct{}),
-		done:    make(chan struct{}),
-		streams: make(map[uint32]*Stream),
-		windows: [2]window{{real: initialWindow, lent: initialWindow}, {real: initialWindow, lent: initialWindow}},
+		cfg:       cfg,
+		ready:     make(chan struct{}),
+		done:      make(chan struct{}),
+		streams:   make(map[uint32]*Stream),
+		narrowing: narrowing{ours: -1},
+		windows:   [2]window{{real: initialWindow, lent: initialWindow}, {real: initialWindow, lent: initialWindow}},
 	}
 	r.credit.L = &r.mu
 	r.peers[Request] = newPeer(Client, Request, cfg.Client, cfg)

@@ -79,7 +79,7 @@ func newRig(t testing.TB, hook func(*seen) Exchange) *rig {
 	go func() {
 		r.result <- Relay(ctx, Config{
 			Client: Conn{Conn: fromClient}, Upstream: Conn{Conn: toUpstream}, Handler: r.watch,
-			TempDir: t.TempDir(), MaxStreams: 200,
+			TempDir: t.TempDir(), MaxStreams: 200, narrowTime: time.Second,
 		})
 	}()
 	t.Cleanup(func() {
@@ -356,8 +356,15 @@ func (e *seen) Head(side Side, h *Head) {
 }
 
 func (e *seen) Data(side Side, p []byte) <-chan struct{} {
-	e.w.note(func() { e.data[side].Write(p) })
-	return e.full
+	var full chan struct{}
+	e.w.note(func() {
+		e.data[side].Write(p)
+		full = e.full
+	})
+	if full == nil {
+		return nil
+	}
+	return full
 }
 
 func (e *seen) Trailers(side Side, h *Head) {

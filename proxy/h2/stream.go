@@ -3,6 +3,7 @@ package h2
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -21,6 +22,8 @@ type Stream struct {
 	over   bool
 	done   chan struct{} // closed when over; nil until somebody waits
 	sides  [2]side
+
+	width, narrowFlow int64 // see narrow.go: what the response may be lent, and bytes of it since that grew
 }
 
 // side is one direction of a stream.
@@ -179,7 +182,8 @@ func (r *relay) open(s *Stream, fields []hpack.HeaderField, end bool, priority [
 		r.opened, s.opened = s.ID, true
 		s.sides[Request].window.kept = s.sides[Request].taken != nil
 		s.sides[Response].window.kept = false
-		credit = s.sides[Response].window.pass()
+		s.sides[Response].window.lent -= r.narrowing.less
+		credit = r.lend(s)
 	}
 	r.mu.Unlock()
 	if err == nil {
@@ -190,6 +194,14 @@ func (r *relay) open(s *Stream, fields []hpack.HeaderField, end bool, priority [
 }
 
 var errOver = errors.New("the stream is over")
+
+// pass returns how much credit a stream's sender is to get, and books it as lent. relay.mu is held.
+func (r *relay) pass(s *Stream, side Side) int64 {
+	if side == Response {
+		return r.lend(s)
+	}
+	return s.sides[side].window.pass(unbounded)
+}
 
 // hold withholds a stream's credit from the sender of a side until full is closed. No lock and no other stream is held.
 func (r *relay) hold(s *Stream, side Side, full <-chan struct{}) {
@@ -203,18 +215,30 @@ func (r *relay) hold(s *Stream, side Side, full <-chan struct{}) {
 	if s.done == nil {
 		s.done = make(chan struct{})
 	}
+	s.width, s.narrowFlow = 0, 0
 	r.workers.Go(func() {
-		select {
-		case <-full:
-		case <-s.done:
-			return
-		case <-r.done:
-			return
+		lasts := time.NewTimer(narrowAfter)
+		defer lasts.Stop()
+		for waiting := true; waiting; {
+			select {
+			case <-lasts.C:
+				if side == Response {
+					r.mu.Lock()
+					r.narrow()
+					r.mu.Unlock()
+				}
+			case <-full:
+				waiting = false
+			case <-s.done:
+				return
+			case <-r.done:
+				return
+			}
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		w.kept = false
-		if n := w.pass(); n > 0 && !s.over {
+		if n := r.pass(s, side); n > 0 && !s.over {
 			r.peers[side].w.creditLater(s.ID, n)
 		}
 	})
