@@ -64,7 +64,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 						{problem}
 					</p>
 				)}
-				{session && tab === "Overview" && <Overview session={session} />}
+				{session && tab === "Overview" && <Overview api={props.api} session={session} />}
 				{session && tab !== "Overview" && (
 					<MessagePane
 						key={`${session.id} ${tab}`}

@@ -1,13 +1,15 @@
-import { formatBytes, formatCount, formatDuration } from "../format";
+import type { Api } from "../client";
+import { formatBytes, formatCount } from "../format";
 import type { Body, Message, Session } from "../types";
-import { endUnknown, flagWords, framingWords, stateMeaning, story, unusual } from "../words";
+import { flagWords, framingWords, stateMeaning, story, unusual } from "../words";
+import { Certificates } from "./Certificates";
 import { Fact, Facts } from "./Facts";
 import { ChunkExtensions, Frames } from "./Frames";
 import styles from "./Overview.module.css";
-import { phasesOf } from "./phases";
+import { Timing } from "./Timing";
 
 /** What happened, in words; then how long it took, and how much it was. */
-export function Overview({ session }: { session: Session }) {
+export function Overview({ api, session }: { api: Api; session: Session }) {
 	const { request, response, tls } = session;
 	const flags = unusual(session.flags);
 	const bad = session.state !== "open" && session.state !== "done";
@@ -56,8 +58,10 @@ export function Overview({ session }: { session: Session }) {
 				<Fact name="Certificate" bad>
 					{tls?.upstream_error}
 				</Fact>
+				<Fact name="Client's fingerprint (JA4)">{tls?.ja4}</Fact>
 				<Fact name="Note">{session.note}</Fact>
 			</Facts>
+			{tls?.certificates && <Certificates key={session.id} api={api} id={session.id} />}
 			<Frames http2={session.http2} />
 		</div>
 	);
@@ -94,31 +98,5 @@ function BodyFacts({ name, message, type }: { name: string; message: Message; ty
 				)}
 			</dd>
 		</div>
-	);
-}
-
-function Timing({ session }: { session: Session }) {
-	const { phases, total } = phasesOf(session);
-	return (
-		<table className={styles.timing}>
-			<tbody>
-				{phases.map((phase) => (
-					<tr key={phase.name}>
-						<th scope="row">{phase.name}</th>
-						<td className="num">{formatDuration(phase.duration)}</td>
-						<td className={styles.bars} aria-hidden="true">
-							<i
-								className={phase.kind === "get" ? styles.get : styles.wait}
-								style={{ left: `${(100 * phase.start) / total}%`, width: `${(100 * phase.duration) / total}%` }}
-							/>
-						</td>
-					</tr>
-				))}
-				<tr className={styles.total}>
-					<th scope="row">{session.state === "open" ? "So far" : "Total"}</th>
-					<td className="num">{endUnknown(session) ? "—" : formatDuration(session.duration)}</td>
-				</tr>
-			</tbody>
-		</table>
 	);
 }
