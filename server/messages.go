@@ -264,7 +264,7 @@ func (s *Server) await(ctx context.Context, r streamReader, size int64) bool {
 
 // preview shows the beginning of a payload in one line: as text, or in hexadecimal.
 func preview(b []byte) string {
-	text := strings.TrimSuffix(strings.ToValidUTF8(string(b), "\ufffd"), "\ufffd") // a character may have been cut in two
+	text := string(wholeCharacters(b))
 	odd := 0
 	for _, r := range text {
 		if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' {
@@ -277,7 +277,21 @@ func preview(b []byte) string {
 	return oneLineText(text)
 }
 
+// wholeCharacters cuts off a last character that has only begun.
+func wholeCharacters(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return b
+}
+
 // oneLineText makes text fit for one line of a list.
 func oneLineText(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }

@@ -118,7 +118,8 @@ func (s *Server) getSharedSession(ctx context.Context, in *sharedSessionInput) (
 }
 
 type sharedMessagesInput struct {
-	sharedSessionInput
+	Share string `path:"share"`
+	ID    string `path:"id" doc:"The session's. Any other is 404."`
 	From  uint64 `query:"from"`
 	Limit int    `query:"limit" minimum:"0" maximum:"500" default:"100"`
 }
