@@ -4,6 +4,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -49,15 +50,44 @@ func checkCA(dir string) error {
 	return err
 }
 
-type caCommand struct{}
+type caCommand struct {
+	Regenerate bool `help:"Make a new authority in the place of the present one, which is kept aside. Every device has to install the new certificate. While Millpond runs, its dashboard does it."`
+}
 
 // Run prints the certificate as PEM.
-func (caCommand) Run(line *commandLine, s *streams) error {
-	ca, err := proxy.LoadCA(filepath.Join(line.Data, "ca"))
+func (c caCommand) Run(line *commandLine, s *streams) error {
+	dir := filepath.Join(line.Data, "ca")
+	var ca *proxy.CA
+	var err error
+	if c.Regenerate {
+		ca, err = c.regenerate(line.Data, dir, s.err)
+	} else {
+		ca, err = proxy.LoadCA(dir)
+	}
 	if err != nil {
 		return err
 	}
 	return pem.Encode(s.out, &pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})
+}
+
+// regenerate replaces the authority of a data directory that no Millpond serves, and tells where the old one is.
+func (c caCommand) regenerate(data, dir string, out io.Writer) (*proxy.CA, error) {
+	release, err := storage.Hold(data)
+	if errors.Is(err, storage.ErrLocked) {
+		return nil, fmt.Errorf("%w: stop that Millpond first, or make the new authority on its dashboard, under Connect a device", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ca, kept, err := proxy.RegenerateCA(dir)
+	if err != nil {
+		return nil, err
+	}
+	if kept != "" {
+		fmt.Fprintf(out, "The old authority is kept in %s.\n", kept)
+	}
+	return ca, nil
 }
 
 type healthcheckCommand struct {

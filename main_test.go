@@ -289,3 +289,69 @@ func newOrigin(t *testing.T) *origin {
 	o.url = server.URL
 	return o
 }
+
+// A new authority is made while no Millpond runs, or by the one that does; the old one is kept, and verify minds neither.
+func TestRegenerateTheAuthority(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	first, _, _ := output(t, "ca", "--data", data)
+	second, errOut, code := output(t, "ca", "--regenerate", "--data", data)
+	if code != 0 || second == first || !strings.HasPrefix(second, "-----BEGIN CERTIFICATE-----\n") || !strings.Contains(errOut, "replaced-") {
+		t.Fatalf("ca --regenerate: exit %d, %s%s", code, second, errOut)
+	}
+	if again, _, _ := output(t, "ca", "--data", data); again != second {
+		t.Error("the next start has another authority")
+	}
+	old, err := filepath.Glob(filepath.Join(data, "ca", "replaced-*", "cert.pem"))
+	if err != nil || len(old) != 1 {
+		t.Fatalf("the old authority is not kept: %v, %v", old, err)
+	}
+	if kept, err := os.ReadFile(old[0]); err != nil || string(kept) != first {
+		t.Errorf("the kept certificate is %s, %v", kept, err)
+	}
+
+	p := serve(t, "--data", data, "--token", "given")
+	if _, errOut, code := output(t, "ca", "--regenerate", "--data", data); code != 1 || !strings.Contains(errOut, "stop that Millpond first") {
+		t.Errorf("while one runs: exit %d, %s", code, errOut)
+	}
+	dashboard := strings.TrimSuffix(p.said["dashboard"], "#token=given")
+	call := func(method, path, body string, into any) {
+		t.Helper()
+		req, err := http.NewRequest(method, dashboard+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer given")
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if err := json.NewDecoder(res.Body).Decode(into); err != nil || res.StatusCode != 200 {
+			t.Fatalf("%s %s: %s, %v", method, path, res.Status, err)
+		}
+	}
+	var status struct {
+		Authority struct{ Fingerprint string }
+	}
+	call("GET", "api/status", "", &status)
+	var made struct{ Fingerprint, Kept string }
+	call("POST", "api/ca", `{"replaces":"`+status.Authority.Fingerprint+`"}`, &made)
+	if made.Fingerprint == status.Authority.Fingerprint || !strings.HasPrefix(made.Kept, filepath.Join(data, "ca")) {
+		t.Errorf("got %+v", made)
+	}
+	// The set-up page gives the new one, and what trusts the old one alone does not get through.
+	check := func(trusted string) error {
+		return exec.Command("curl", "-sS", "-o", os.DevNull, "--proxy", "http://"+p.said["proxy"], "--cacert", trusted, "https://check.millpond.internal/yes.svg").Run()
+	}
+	if err := check(p.said["ca"]); err != nil {
+		t.Errorf("with the new authority: %v", err)
+	}
+	if err := check(old[0]); err == nil {
+		t.Error("with the old authority it goes through")
+	}
+	now, err := exec.Command("curl", "-sS", "--noproxy", "*", "http://"+p.said["proxy"]+"/ca.pem").Output()
+	if file, _ := os.ReadFile(p.said["ca"]); err != nil || string(now) != string(file) {
+		t.Errorf("the page gives %s, %v", now, err)
+	}
+}

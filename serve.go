@@ -110,18 +110,19 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if c.Profiles && !dashboardAddr.Addr().IsLoopback() {
 		return errors.New("serve profiles: only on a loopback listener; leave --profiles out, or set --dashboard")
 	}
-	dashboard, err := server.New(server.Config{
-		Store: store, CA: ca.Certificate(), CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
-		Proxy: addrPort(clients.proxy[0]), Dashboard: dashboardAddr,
-		Version: version, Profiles: c.Profiles, Logger: log,
+	relay, err := proxy.New(proxy.Config{
+		Store: store, CA: ca, Auth: auth, ClientTLS: c.ProxyTLS, AllowPublic: c.AllowPublicClients,
+		InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
+		Own: proxy.Owns(dashboardListener.Addr()), Logger: log,
+		Setup: server.Setup(server.SetupConfig{CA: ca.Certificate, Proxy: addrPort(clients.proxy[0]), Auth: auth != nil}),
 	})
 	if err != nil {
 		return err
 	}
-	relay, err := proxy.New(proxy.Config{
-		Store: store, CA: ca, Auth: auth, ClientTLS: c.ProxyTLS, AllowPublic: c.AllowPublicClients,
-		InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
-		Own: proxy.Owns(dashboardListener.Addr()), Setup: server.Setup(ca.Certificate()), Logger: log,
+	dashboard, err := server.New(server.Config{
+		Store: store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
+		Proxies: clients.proxyAddrs(), ProxyAuth: auth != nil, Dashboard: dashboardAddr,
+		Version: version, Profiles: c.Profiles, Logger: log,
 	})
 	if err != nil {
 		return err

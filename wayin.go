@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"millpond/proxy"
@@ -109,6 +110,14 @@ func (w *wayIn) permit(addr string) error {
 	}
 	return fmt.Errorf("listen for the proxy on %s: whoever reaches it could use it. Give it a user name and a password with --proxy-auth USER:PASSWORD, "+
 		"or start with --allow-open-proxy in a network that you trust, or listen on 127.0.0.1", addr)
+}
+
+// proxyAddrs returns where the proxy listens.
+func (l *listeners) proxyAddrs() (addrs []netip.AddrPort) {
+	for _, each := range l.proxy {
+		addrs = append(addrs, addrPort(each))
+	}
+	return addrs
 }
 
 func (l *listeners) close() {

@@ -47,6 +47,8 @@ func (s *Server) register() huma.API {
 	s.plain(api, s.serveBody, operation("HEAD", "/api/sessions/{id}/{side}/body", "head-body", "What get-body without Range would answer, without the bytes"), bodyParams, bytesAnswer)
 	s.plain(api, s.servePayload, operation("GET", "/api/sessions/{id}/messages/{number}/payload", "get-payload", "A message's payload", payloadDoc), payloadParams, payloadAnswer)
 	s.plain(api, s.serveLive, operation("GET", "/api/live", "live", "Live views, over a WebSocket", liveDoc), nil, upgradeAnswer)
+	huma.Register(api, operation("POST", "/api/ca", "replace-ca", "Put a new certificate authority in the place of the present one",
+		"It is in force for connections that begin afterwards. Every device and program that trusts the present one stops working through the proxy until it has installed the new one. The old one is kept aside."), s.replaceCA)
 	s.plain(api, s.serveCA, operation("GET", "/api/ca", "get-ca", "The CA certificate that devices install"), caParams, caAnswer)
 	s.plain(api, s.serveOpenAPI, operation("GET", "/api/openapi.json", "get-openapi", "This document"), nil, jsonAnswer)
 	s.plain(api, s.serveMetrics, operation("GET", "/metrics", "get-metrics", "Figures for Prometheus"), nil, textAnswer)

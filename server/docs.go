@@ -55,7 +55,7 @@ var payloadParams = []*huma.Param{
 	{Name: "If-Range", In: "header", Schema: &huma.Schema{Type: huma.TypeString}},
 }
 
-var caParams = []*huma.Param{{Name: "form", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"pem", "der"}}}}
+var caParams = []*huma.Param{{Name: "form", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"pem", "der", "cer", "mobileconfig"}}}}
 
 var (
 	bytesAnswer = map[string]*huma.Response{

@@ -44,9 +44,10 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ca := testCA(t)
 	cfg := Config{
-		Store: store, CA: testCA(t), Token: testToken, Version: "test", Logger: log,
-		Proxy: netip.MustParseAddrPort("127.0.0.1:8080"), Dashboard: listener.Addr().(*net.TCPAddr).AddrPort(),
+		Store: store, CA: func() *x509.Certificate { return ca }, Token: testToken, Version: "test", Logger: log,
+		Proxies: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8080")}, Dashboard: listener.Addr().(*net.TCPAddr).AddrPort(),
 	}
 	for _, fn := range change {
 		fn(&cfg)

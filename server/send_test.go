@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -76,43 +75,6 @@ func TestAppIsServedUnderAStrictPolicy(t *testing.T) {
 	for _, path := range []string{"/assets/", "/assets/none.js", "/assets/..%2findex.html", "/assets/%2e%2e/embed.go"} {
 		if res := r.call("GET", path, ""); res.StatusCode != 404 {
 			t.Errorf("%s: got %s", path, res.Status)
-		}
-	}
-}
-
-func TestSetupPage(t *testing.T) {
-	ca := testCA(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := http.Server{Handler: Setup(ca)}
-	go server.Serve(listener)
-	defer server.Close()
-	get := func(path string) (int, http.Header, []byte) {
-		res, err := http.Get("http://" + listener.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.StatusCode, res.Header, body
-	}
-	if status, header, page := get("/"); status != 200 || !bytes.Contains(page, []byte("Millpond test")) || !strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("got %d %v %s", status, header, page)
-	}
-	if status, header, der := get("/ca.crt"); status != 200 || !bytes.Equal(der, ca.Raw) || header.Get("Content-Type") != "application/x-x509-ca-cert" {
-		t.Errorf("got %d %v, %d bytes", status, header, len(der))
-	}
-	if status, _, pem := get("/ca.pem"); status != 200 || !bytes.HasPrefix(pem, []byte("-----BEGIN CERTIFICATE-----\n")) {
-		t.Errorf("got %d %.40s", status, pem)
-	}
-	for _, path := range []string{"/api/sessions", "/api/status", "/metrics", "/healthz", "/assets/"} { // nothing of the dashboard
-		if status, _, _ := get(path); status != 404 {
-			t.Errorf("%s: got %d", path, status)
 		}
 	}
 }

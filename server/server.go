@@ -16,20 +16,24 @@ import (
 	"millpond/storage"
 )
 
-// Config says what a Server is made of. Store, CA and Token are needed.
+// Config says what a Server is made of. Store, CA, Token and Proxies are needed.
 type Config struct {
 	Store *storage.Store
-	CA    *x509.Certificate // what devices install
-	Token string            // opens the dashboard
+	CA    func() *x509.Certificate // what devices install at present
+	Token string                   // opens the dashboard
 
 	CAFile string // the path of CA's certificate, for commands that people copy; may be empty
+
+	// ReplaceCA puts a new authority in the place of CA's, and returns where the old one is kept. Nil: it cannot be done.
+	ReplaceCA func() (kept string, err error)
 
 	// AllowHosts are further names, "name" or "name:port", by which browsers may call the dashboard, and whose pages may call it.
 	// Loopback's names, and the address that a connection came in on, are allowed without.
 	AllowHosts []string
 
-	Proxy     netip.AddrPort // the proxy's listener
-	Dashboard netip.AddrPort // the dashboard's listener
+	Proxies   []netip.AddrPort // the proxy's listeners, at least one
+	ProxyAuth bool             // the proxy's clients must show credentials
+	Dashboard netip.AddrPort   // the dashboard's listener
 	Version   string
 	Profiles  bool // serve net/http/pprof, with the token
 	Logger    *slog.Logger
@@ -53,6 +57,8 @@ type Server struct {
 	inflating chan struct{} // and for each copy of decompressed messages that is being made
 	stall     time.Duration // stallTime, but in tests of it
 
+	replacing sync.Mutex // one replacement of the authority at a time
+
 	ctx  context.Context // done when the server shuts down
 	stop context.CancelFunc
 	work sync.WaitGroup // live connections, which http.Server does not count
@@ -60,8 +66,8 @@ type Server struct {
 
 // New returns a Server that serves nothing yet.
 func New(cfg Config) (*Server, error) {
-	if cfg.Store == nil || cfg.CA == nil || cfg.Token == "" {
-		return nil, errors.New("make the dashboard's server: Store, CA and Token are needed")
+	if cfg.Store == nil || cfg.CA == nil || cfg.Token == "" || len(cfg.Proxies) == 0 {
+		return nil, errors.New("make the dashboard's server: Store, CA, Token and Proxies are needed")
 	}
 	s := &Server{cfg: cfg, store: cfg.Store, log: cfg.Logger, now: cfg.Now}
 	if s.log == nil {

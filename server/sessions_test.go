@@ -177,7 +177,7 @@ func TestStatusAndFigures(t *testing.T) {
 	if pem := r.text(r.call("GET", "/api/ca", "")); !strings.HasPrefix(pem, "-----BEGIN CERTIFICATE-----\n") {
 		t.Errorf("got %q", pem)
 	}
-	if der := r.text(r.call("GET", "/api/ca?form=der", "")); der != string(r.server.cfg.CA.Raw) {
+	if der := r.text(r.call("GET", "/api/ca?form=der", "")); der != string(r.server.cfg.CA().Raw) {
 		t.Errorf("got %d bytes", len(der))
 	}
 	if res := r.call("GET", "/api/ca?form=x", ""); res.StatusCode != 400 {

@@ -229,10 +229,12 @@ type Grant struct {
 type Status struct {
 	Version   string    `json:"version"`
 	Proxy     string    `json:"proxy" doc:"The proxy's listener, host:port."`
+	ProxyAuth bool      `json:"proxy_auth" doc:"The proxy's clients must show a user name and a password."`
 	Dashboard string    `json:"dashboard" doc:"The dashboard's listener, host:port."`
-	Addresses []string  `json:"addresses" nullable:"false" doc:"Where devices in the network reach the proxy, host:port. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080."`
+	Addresses []string  `json:"addresses" nullable:"false" doc:"Where devices in the network reach the proxy, host:port, the likeliest first. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080 and --proxy-auth."`
 	Setup     string    `json:"setup" doc:"The page that helps a device whose proxy is already set."`
 	CA        string    `json:"ca" doc:"The path of the certificate authority's cert.pem, on the machine that Millpond runs on."`
+	Authority Authority `json:"authority"`
 	Started   time.Time `json:"started"`
 	Store     Store     `json:"store"`
 

@@ -3,11 +3,8 @@ package server
 import (
 	"bufio"
 	"context"
-	"encoding/pem"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"runtime"
 
 	"millpond/storage"
@@ -26,62 +23,10 @@ func storeOf(s storage.Status) Store {
 func (s *Server) getStatus(context.Context, *struct{}) (*answer[Status], error) {
 	store := storeOf(s.store.Status())
 	return answerWith(Status{
-		Version: s.cfg.Version, Proxy: s.cfg.Proxy.String(), Dashboard: s.cfg.Dashboard.String(),
-		Addresses: deviceAddresses(s.cfg.Proxy), Setup: SetupURL, CA: s.cfg.CAFile, Started: s.started,
+		Version: s.cfg.Version, Proxy: s.cfg.Proxies[0].String(), ProxyAuth: s.cfg.ProxyAuth, Dashboard: s.cfg.Dashboard.String(),
+		Addresses: deviceAddresses(s.cfg.Proxies), Setup: SetupURL, CA: s.cfg.CAFile, Authority: s.authority(), Started: s.started,
 		Store: store, DurableUntil: store.DurableUntil,
 	}, nil)
-}
-
-// deviceAddresses returns where devices in the network reach a listener: its own address, or where it listens on all, each of this machine's
-// but loopback and link-local ones.
-func deviceAddresses(listener netip.AddrPort) []string {
-	addresses := []string{}
-	ip := listener.Addr()
-	if !ip.IsUnspecified() {
-		if ip.IsValid() && !ip.IsLoopback() {
-			addresses = append(addresses, listener.String())
-		}
-		return addresses
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return addresses // none is what we know
-	}
-	for _, a := range all {
-		prefix, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		found := prefix.Addr().Unmap()
-		if found.IsLoopback() || found.IsLinkLocalUnicast() || ip.Is4() && !found.Is4() {
-			continue
-		}
-		addresses = append(addresses, netip.AddrPortFrom(found, listener.Port()).String())
-	}
-	return addresses
-}
-
-func (s *Server) serveCA(w http.ResponseWriter, r *http.Request) {
-	form := r.URL.Query().Get("form")
-	if form != "" && form != "pem" && form != "der" {
-		writeProblem(w, problem(http.StatusBadRequest, "There is no form %q. Ask for pem or der.", form))
-		return
-	}
-	writeCA(w, s.cfg.CA.Raw, form == "der")
-}
-
-// writeCA answers with a certificate as a download: DER for Android and Windows, PEM for everything else.
-func writeCA(w http.ResponseWriter, der []byte, asDER bool) {
-	h := w.Header()
-	if asDER {
-		h.Set("Content-Type", "application/x-x509-ca-cert")
-		h.Set("Content-Disposition", `attachment; filename="millpond-ca.crt"`)
-		_, _ = w.Write(der)
-		return
-	}
-	h.Set("Content-Type", "application/x-pem-file")
-	h.Set("Content-Disposition", `attachment; filename="millpond-ca.pem"`)
-	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {

@@ -15,14 +15,14 @@ func TestDeviceAddresses(t *testing.T) {
 		{"192.0.2.7:8080", []string{"192.0.2.7:8080"}},
 		{"[2001:db8::7]:8080", []string{"[2001:db8::7]:8080"}},
 	} {
-		got := deviceAddresses(netip.MustParseAddrPort(test.listener))
+		got := deviceAddresses([]netip.AddrPort{netip.MustParseAddrPort(test.listener)})
 		if got == nil || len(got) != len(test.want) || len(got) == 1 && got[0] != test.want[0] {
 			t.Errorf("%s: got %#v, want %v", test.listener, got, test.want)
 		}
 	}
 	// On all addresses: this machine's, whatever they are, but none that only this machine can use.
 	for _, listener := range []string{"0.0.0.0:8080", "[::]:8080"} {
-		for _, text := range deviceAddresses(netip.MustParseAddrPort(listener)) {
+		for _, text := range deviceAddresses([]netip.AddrPort{netip.MustParseAddrPort(listener)}) {
 			addr, err := netip.ParseAddrPort(text)
 			if err != nil || addr.Port() != 8080 || addr.Addr().IsLoopback() || addr.Addr().IsUnspecified() || addr.Addr().IsLinkLocalUnicast() {
 				t.Errorf("%s: got %s, %v", listener, text, err)

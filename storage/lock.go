@@ -58,6 +58,19 @@ func lockDir(dir string) (*dirLock, error) {
 	return l, nil
 }
 
+// Hold takes hold of the data directory, making it where there is none, for a command that changes what lies beside the store. An error wraps ErrLocked
+// where another process has it.
+func Hold(dir string) (release func() error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	l, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return l.release, nil
+}
+
 // ServedAt says where the dashboard answers, so that a second process on the same data can say it too.
 func (s *Store) ServedAt(dashboard string) error { return s.lock.tell(dashboard) }
 

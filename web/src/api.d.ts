@@ -14,7 +14,11 @@ export interface paths {
         /** The CA certificate that devices install */
         get: operations["get-ca"];
         put?: never;
-        post?: never;
+        /**
+         * Put a new certificate authority in the place of the present one
+         * @description It is in force for connections that begin afterwards. Every device and program that trusts the present one stops working through the proxy until it has installed the new one. The old one is kept aside.
+         */
+        post: operations["replace-ca"];
         delete?: never;
         options?: never;
         head?: never;
@@ -464,6 +468,18 @@ export interface components {
             note?: string;
             pinned?: boolean;
         };
+        Authority: {
+            /** Format: date-time */
+            expires: string;
+            /** @description The path of its cert.pem, on the machine that Millpond runs on. */
+            file: string;
+            /** @description The SHA-256 of the certificate, in hex with colons. */
+            fingerprint: string;
+            /** @description Where the authority that it replaced is kept. */
+            kept?: string;
+            /** @description As devices list it. */
+            name: string;
+        };
         Body: {
             /** @description The Content-Encoding, where there is one: ?as=decoded then differs from the wire bytes. */
             coding?: string;
@@ -787,6 +803,10 @@ export interface components {
              */
             type: string;
         };
+        ReplaceCAInputBody: {
+            /** @description The fingerprint of the present authority, as a confirmation that it is the one to go. */
+            replaces: string;
+        };
         Reset: {
             /** @enum {string} */
             by: "client" | "upstream" | "proxy";
@@ -906,8 +926,9 @@ export interface components {
             session: number;
         };
         Status: {
-            /** @description Where devices in the network reach the proxy, host:port. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080. */
+            /** @description Where devices in the network reach the proxy, host:port, the likeliest first. Empty when it listens on loopback only: start it with --proxy 0.0.0.0:8080 and --proxy-auth. */
             addresses: string[];
+            authority: components["schemas"]["Authority"];
             /** @description The path of the certificate authority's cert.pem, on the machine that Millpond runs on. */
             ca: string;
             /** @description The dashboard's listener, host:port. */
@@ -919,6 +940,8 @@ export interface components {
             durable_until: number;
             /** @description The proxy's listener, host:port. */
             proxy: string;
+            /** @description The proxy's clients must show a user name and a password. */
+            proxy_auth: boolean;
             /** @description The page that helps a device whose proxy is already set. */
             setup: string;
             /** Format: date-time */
@@ -1158,7 +1181,7 @@ export interface operations {
     "get-ca": {
         parameters: {
             query?: {
-                form?: "pem" | "der";
+                form?: "pem" | "der" | "cer" | "mobileconfig";
             };
             header?: never;
             path?: never;
@@ -1176,6 +1199,39 @@ export interface operations {
                 };
             };
             /** @description Problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "replace-ca": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplaceCAInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Authority"];
+                };
+            };
+            /** @description Error */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1903,7 +1959,11 @@ export interface operations {
                 limit?: number;
             };
             header?: never;
-            path?: never;
+            path: {
+                share: string;
+                /** @description The session's. Any other is 404. */
+                id: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
