@@ -50,6 +50,7 @@ const (
 type span struct{ from, to int }
 
 // scan goes over p, which continues the body, until p or the body ends. It returns how many bytes are the body's, and appends where the data is to spans.
+// The byte that is wrong is none of them: passed on, it could be the end to who is less strict.
 func (c *chunks) scan(p []byte, spans []span) (n int, _ []span, err error) {
 	for n < len(p) && !c.done {
 		if c.state == inData {
@@ -62,13 +63,13 @@ func (c *chunks) scan(p []byte, spans []span) (n int, _ []span, err error) {
 			continue
 		}
 		b := p[n]
-		n++
 		if c.line++; c.line > c.limit {
 			return n, spans, fmt.Errorf("a chunk's size line or the trailers are larger than %d bytes", c.limit)
 		}
 		if err := c.step(b); err != nil {
 			return n, spans, err
 		}
+		n++
 	}
 	return n, spans, nil
 }

@@ -236,13 +236,17 @@ func (r *request) breakClient(state storage.State, why string) bool {
 // respond relays the response.
 func (r *request) respond(res *head) bool {
 	x := r.x
-	if res.status == http.StatusSwitchingProtocols || r.head.method == http.MethodConnect && res.status < 300 {
+	_, asked := r.sent.value("Upgrade")
+	if res.status == http.StatusSwitchingProtocols && asked || r.head.method == http.MethodConnect && res.status < 300 {
 		return r.upgrade(res)
 	}
 	if r.upload == nil && r.sendErr == nil {
 		x.rec.Body(storage.Request).Complete() // not before: an upgrade gives a request without a body one
 	}
 	f, ambiguous, dropLength := responseFraming(res, r.sent.method)
+	if res.status == http.StatusSwitchingProtocols { // what the client sends next is another request, perhaps to another host
+		f, ambiguous = framing{kind: untilClose}, "upstream switched to another protocol, which nobody had asked for"
+	}
 	o := offer{head: res, length: f.known(), framing: f.kind.stored()}
 	if ambiguous != "" {
 		marked := *res
