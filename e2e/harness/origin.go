@@ -78,6 +78,7 @@ func NewOrigin() (*Origin, error) {
 	o.HandleFunc("GET /get/", serveBody)
 	o.HandleFunc("POST /put/", serveUpload)
 	o.HandleFunc("GET /events/", serveEvents)
+	o.HandleFunc("GET /socket/", serveSocket)
 	o.HandleFunc("GET /json/{name}", serveJSON)
 	o.HandleFunc("GET /page/{name}", servePage)
 	o.HandleFunc("GET /page/{name}/{number}", serveResource)

@@ -50,6 +50,11 @@ export class Api {
 		return this.url(`sessions/${id}/${side}/body`, query);
 	}
 
+	/** The address of a message's payload. */
+	payload(id: number, number: number, query: Record<string, string> = {}): string {
+		return this.url(`sessions/${id}/messages/${number}/payload`, query);
+	}
+
 	/** Exchanges a token for the cookie. */
 	async login(token: string): Promise<void> {
 		await this.#call("login", { method: "POST", headers: { Authorization: `Bearer ${token}` } });

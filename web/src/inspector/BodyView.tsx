@@ -61,7 +61,10 @@ export function BodyView(props: { api: Api; session: Session; side: Side; growin
 
 /** A source that keeps up with its body while it is `used`. */
 function useSource(api: Api, id: number, side: Side, representation: Representation, used: boolean): BodySource {
-	const source = useMemo(() => new BodySource(api, id, side, representation), [api, id, side, representation]);
+	const source = useMemo(
+		() => (representation === "wire" ? new BodySource(api, api.body(id, side), "told") : new BodySource(api, api.body(id, side, { as: "decoded" }), "asked")),
+		[api, id, side, representation],
+	);
 	useEffect(() => (used ? source.start() : undefined), [source, used]);
 	return source;
 }

@@ -4,19 +4,22 @@ import { formatDay, formatTime } from "../format";
 import { statusClass } from "../list/Row";
 import type { OpenSession } from "../state/session";
 import { useStore } from "../state/store";
-import type { Summary } from "../types";
+import type { GRPC, Summary } from "../types";
 import { flagWords, reasonOf, stateWords, unusual, urlParts } from "../words";
 import styles from "./Inspector.module.css";
 import { MessagePane } from "./MessagePane";
+import { MessagesPane } from "./MessagesPane";
 import { Overview } from "./Overview";
 
-const tabs = ["Overview", "Request", "Response"] as const;
-type Tab = (typeof tabs)[number];
+const always = ["Overview", "Request", "Response"] as const;
+type Tab = (typeof always)[number] | "Messages";
 
 /** Shows one session. `row` is what the list knows of it, which is there at once; the rest follows. */
 export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; onDelete?: () => void; onClose?: () => void }) {
 	const { session, problem, samples, id } = useStore(props.session.state);
-	const [tab, setTab] = useState<Tab>("Overview");
+	const [wanted, setTab] = useState<Tab>("Overview");
+	const tabs: readonly Tab[] = session?.messages ? [...always, "Messages"] : always;
+	const tab = tabs.includes(wanted) ? wanted : "Overview";
 	const known = session ?? (props.row?.id === id ? props.row : undefined);
 	const onTabKey = (event: KeyboardEvent) => {
 		const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -28,7 +31,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 	};
 	return (
 		<section className={styles.inspector} aria-label={known ? `Session ${known.id}` : "Session"}>
-			<div className={styles.title}>{known && <Title known={known} head={session?.response.head ?? ""} tls={session?.tls} />}</div>
+			<div className={styles.title}>{known && <Title known={known} head={session?.response.head ?? ""} tls={session?.tls} grpc={session?.grpc} />}</div>
 			<div className={styles.tabs}>
 				<div role="tablist" tabIndex={-1} aria-label="Parts of the session" onKeyDown={onTabKey}>
 					{tabs.map((name) => (
@@ -42,7 +45,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 							tabIndex={tab === name ? 0 : -1}
 							onClick={() => setTab(name)}
 						>
-							{name}
+							{name === "Messages" && session?.messages?.kind === "events" ? "Events" : name}
 						</button>
 					))}
 				</div>
@@ -65,7 +68,8 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 					</p>
 				)}
 				{session && tab === "Overview" && <Overview api={props.api} session={session} />}
-				{session && tab !== "Overview" && (
+				{session?.messages && tab === "Messages" && <MessagesPane key={session.id} api={props.api} session={session} messages={session.messages} />}
+				{session && (tab === "Request" || tab === "Response") && (
 					<MessagePane
 						key={`${session.id} ${tab}`}
 						api={props.api}
@@ -79,7 +83,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 	);
 }
 
-function Title({ known, head, tls }: { known: Summary; head: string; tls: { client_version?: string } | undefined }) {
+function Title({ known, head, tls, grpc }: { known: Summary; head: string; tls: { client_version?: string } | undefined; grpc: GRPC | undefined }) {
 	const { scheme, host, path } = urlParts(known);
 	const status = known.status > 0 ? `${known.status} ${reasonOf(head)}`.trim() : "no response";
 	return (
@@ -93,6 +97,7 @@ function Title({ known, head, tls }: { known: Summary; head: string; tls: { clie
 				<span className={statusClass(known)}>
 					{status} · {stateWords[known.state]}
 				</span>
+				{grpc && <span className={grpc.status === 0 ? "s2" : "s5"}>gRPC {grpc.name}</span>}
 				{known.protocol && <span>{known.protocol}</span>}
 				<span className="num">
 					{known.client}

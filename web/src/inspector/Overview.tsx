@@ -43,6 +43,14 @@ export function Overview({ api, session }: { api: Api; session: Session }) {
 				<BodyFacts name="Request" message={request} />
 				<BodyFacts name="Response" message={response} type={session.content_type} />
 			</Facts>
+			{session.grpc && (
+				<Facts title="gRPC">
+					<Fact name="Status" bad={session.grpc.status !== 0}>
+						{session.grpc.name} ({session.grpc.status})
+					</Fact>
+					<Fact name="Message">{session.grpc.message}</Fact>
+				</Facts>
+			)}
 			<ChunkExtensions message={request} side="request" />
 			<ChunkExtensions message={response} side="response" />
 			<Facts title="Connection">

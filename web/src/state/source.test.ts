@@ -19,7 +19,7 @@ afterEach(async () => {
 
 test("a decoded body is asked for its size until it is complete, and not after", async () => {
 	const body = server.body(decoded, { bytes: new Uint8Array(0), growing: true });
-	const source = new BodySource(api, 1, "response", "decoded");
+	const source = new BodySource(api, api.body(1, "response", { as: "decoded" }), "asked");
 	end = source.start();
 	await until(() => server.requests.length > 0);
 	body.bytes = new Uint8Array(1_000);
@@ -35,7 +35,7 @@ test("a decoded body is asked for its size until it is complete, and not after",
 
 test("a body whose label lies says so, and is not asked for again", async () => {
 	server.body(decoded, { bytes: new Uint8Array(0), growing: false, undecodable: true });
-	const source = new BodySource(api, 1, "response", "decoded");
+	const source = new BodySource(api, api.body(1, "response", { as: "decoded" }), "asked");
 	end = source.start();
 	await until(() => source.state.get().problem !== "");
 	expect(source.state.get()).toMatchObject({ size: 0, growing: false });
@@ -43,7 +43,7 @@ test("a body whose label lies says so, and is not asked for again", async () => 
 });
 
 test("the size of wire bytes comes with the session, and costs no request", () => {
-	const source = new BodySource(api, 1, "request", "wire");
+	const source = new BodySource(api, api.body(1, "request"), "told");
 	end = source.start();
 	source.update({ size: 5, passed: 9, complete: false }, true);
 	expect(source.state.get()).toEqual({ size: 5, growing: true, problem: "" });

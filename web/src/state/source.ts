@@ -1,10 +1,13 @@
 import { type Api, explain } from "../client";
-import type { Body, Side } from "../types";
+import type { Body } from "../types";
 import { RangeCache } from "./body";
 import { Store } from "./store";
 
 /** A body as it passed, or with its content codings undone. */
 export type Representation = "wire" | "decoded";
+
+/** How the size of a source is known: it is told, by whoever knows the session, or has to be asked for. */
+export type Sizing = "told" | "asked";
 
 export interface SourceState {
 	/** Bytes that can be read now. */
@@ -19,27 +22,27 @@ export interface SourceState {
 const pollEvery = 400;
 
 /**
- * BodySource reads one representation of one body. The size of the wire bytes comes with the session; that of a decoded copy, which the server
- * makes while it is read, has to be asked for.
+ * BodySource reads the bytes at one address: a representation of a body, or a message's payload. The size of a body's wire bytes comes with the session; that of a
+ * decoded copy, which the server makes while it is read, has to be asked for.
  */
 export class BodySource {
 	readonly address: string;
 	readonly state = new Store<SourceState>({ size: 0, growing: true, problem: "" });
 	readonly cache: RangeCache;
 	readonly #api: Api;
-	readonly #representation: Representation;
+	readonly #sizing: Sizing;
 	#polling: AbortController | undefined;
 
-	constructor(api: Api, id: number, side: Side, representation: Representation) {
+	constructor(api: Api, address: string, sizing: Sizing) {
 		this.#api = api;
-		this.#representation = representation;
-		this.address = api.body(id, side, representation === "decoded" ? { as: "decoded" } : {});
+		this.#sizing = sizing;
+		this.address = address;
 		this.cache = new RangeCache((from, to, signal) => api.range(this.address, from, to, signal));
 	}
 
 	/** Begins to keep up with the body; the returned function ends that. */
 	start = (): (() => void) => {
-		if (this.#representation === "decoded") this.#poll();
+		if (this.#sizing === "asked") this.#poll();
 		return () => {
 			this.#polling?.abort();
 			this.cache.close();
@@ -48,7 +51,7 @@ export class BodySource {
 
 	/** The session says how the wire bytes are. */
 	update(body: Body, growing: boolean): void {
-		if (this.#representation === "wire") this.#set({ size: body.size, growing, problem: "" });
+		if (this.#sizing === "told") this.#set({ size: body.size, growing, problem: "" });
 	}
 
 	read(from: number, to: number, signal: AbortSignal): Promise<Uint8Array> {

@@ -23,7 +23,7 @@ afterEach(async () => {
 
 /** Opens a body as the viewer does, with the size that the session says. */
 function open(size: number, growing: boolean, type = "text/plain") {
-	const source = new BodySource(api, 1, "response", "wire");
+	const source = new BodySource(api, api.body(1, "response"), "told");
 	const document = new TextDocument(source, type);
 	end.push(source.start(), document.start());
 	const grow = (now: number, on: boolean) => source.update({ size: now, passed: now, complete: !on }, on);

@@ -1,0 +1,82 @@
+import type { Page } from "@playwright/test";
+import { expect, test } from "./fixtures.ts";
+
+/** Opens a WebSocket in the page, which keeps it, and sends messages one after the other's echo. */
+async function talk(device: Page, address: string, messages: string[]): Promise<string[]> {
+	return device.evaluate(
+		async ([url, all]) => {
+			const holder = window as unknown as { socket?: WebSocket };
+			const echoes: string[] = [];
+			const socket = holder.socket ?? new WebSocket(url as string);
+			if (socket.readyState !== WebSocket.OPEN) await new Promise((resolve) => socket.addEventListener("open", resolve));
+			holder.socket = socket;
+			for (const message of all as string[]) {
+				const echo = new Promise<string>((resolve) => socket.addEventListener("message", (event) => resolve(String(event.data)), { once: true }));
+				socket.send(message);
+				echoes.push(await echo);
+			}
+			return echoes;
+		},
+		[address, messages] as const,
+	);
+}
+
+for (const protocol of ["http", "https"] as const) {
+	test(`a page's WebSocket over ${protocol} is listed message by message, as they come`, async ({ device, dashboard, origin }) => {
+		await device.goto(origin.url(protocol, "/page/small"));
+		const address = origin.url(protocol, "/socket/chat").replace("http", "ws");
+		const first = JSON.stringify({ hello: "world", numbers: [1, 2, 3] });
+		expect(await talk(device, address, [first, "second"])).toEqual([first, "second"]);
+
+		await dashboard.getByRole("row").filter({ hasText: "/socket/chat" }).click();
+		await dashboard.getByRole("tab", { name: "Messages" }).click();
+		const rows = dashboard.getByRole("grid", { name: "Messages" }).getByRole("row");
+		await expect(rows).toHaveCount(4);
+		await expect(rows.first()).toContainText('{"hello":"world","numbers":[1,2,3]}');
+		await expect(rows.first().getByRole("gridcell", { name: "from the client" })).toBeVisible();
+		await expect(rows.nth(1).getByRole("gridcell", { name: "from the server" })).toBeVisible();
+		await expect(dashboard.getByText("4 messages so far")).toBeVisible();
+
+		await talk(device, address, ["third"]);
+		await expect(rows).toHaveCount(6);
+		await expect(rows.last()).toContainText("third");
+
+		await rows.first().click();
+		const message = dashboard.getByRole("region", { name: "Message 0" });
+		await expect(message.getByText('"hello": "world",')).toBeVisible();
+		await dashboard.keyboard.press("ArrowDown");
+		await dashboard.keyboard.press("ArrowDown");
+		await expect(dashboard.getByRole("region", { name: "Message 2" }).getByText("second")).toBeVisible();
+		await dashboard.getByRole("button", { name: "Hex" }).click();
+		await expect(dashboard.getByRole("region", { name: "Bytes of the body" })).toContainText(/73\s+65\s+63\s+6f\s+6e\s+64/);
+
+		await device.evaluate(() => (window as unknown as { socket: WebSocket }).socket.close(1000, "bye"));
+		await expect(rows).toHaveCount(8);
+		await expect(rows.last()).toContainText("close 1000");
+		await expect(dashboard.getByText("8 messages", { exact: true })).toBeVisible();
+	});
+}
+
+test("a page's EventSource is listed event by event, as they come", async ({ device, dashboard, origin }) => {
+	await device.goto(origin.url("http2", "/page/small"));
+	const address = origin.url("http2", "/events/ticks?count=1000&pace=1,200ms");
+	await device.evaluate(
+		(url) =>
+			new Promise((resolve) => {
+				const source = new EventSource(url);
+				(window as unknown as { source: EventSource }).source = source;
+				source.addEventListener("message", resolve, { once: true });
+			}),
+		address,
+	);
+	await dashboard.getByRole("row").filter({ hasText: "/events/ticks" }).click();
+	await dashboard.getByRole("tab", { name: "Events" }).click();
+	const rows = dashboard.getByRole("grid", { name: "Events" }).getByRole("row");
+	await expect(rows.first()).toContainText("event");
+	await expect(rows.nth(4)).toBeVisible();
+	await rows.first().click();
+	await expect(dashboard.getByRole("region", { name: "Message 0" })).toContainText(/\d{19}/);
+	await dashboard.getByRole("button", { name: "Lines" }).click();
+	await expect(dashboard.getByRole("region", { name: "Message 0" })).toContainText("id: 0");
+	await device.evaluate(() => (window as unknown as { source: EventSource }).source.close());
+});
