@@ -6,10 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -91,24 +88,6 @@ func TestBrokenChunksOfARequest(t *testing.T) {
 	}
 	if s := h.session(1); s.Status != 400 || !s.HasFlag(storage.FlagAmbiguousFraming) {
 		t.Errorf("got %v, %d, %q, %q", s.State, s.Status, s.Error, s.Flags)
-	}
-}
-
-// TestEndlessHeadLineCostsNothing sends a line of 200 MB.
-func TestEndlessHeadLineCostsNothing(t *testing.T) {
-	h := startHarness(t, Config{})
-	c := h.dial()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	io.WriteString(c, "GET http://a/ HTTP/1.1\r\nX: ")
-	io.Copy(c.Conn, io.LimitReader(neverending('x'), 200<<20))
-	got, _ := c.rest()
-	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {
-		t.Errorf("%d MiB were allocated", grown>>20)
-	}
-	if s := h.session(1); s.Status != 431 || len(s.Sides[storage.Request].Head) > 8<<10 {
-		t.Errorf("got %d, a head of %d bytes, answer %.50q", s.Status, len(s.Sides[storage.Request].Head), got)
 	}
 }
 
@@ -244,94 +223,6 @@ func TestSetup(t *testing.T) {
 	c.send("POST http://127.0.0.1:" + port + "/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 	if got, _ := c.rest(); !strings.HasPrefix(got, "HTTP/1.1 508 ") {
 		t.Errorf("a POST to itself: got %q", got)
-	}
-}
-
-func TestClientsBeyondTheBoundWait(t *testing.T) {
-	h := startHarness(t, Config{Limits: Limits{Connections: 2}})
-	first, second, third := h.dial(), h.dial(), h.dial()
-	const request, answer = "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n"
-	third.send(request)
-	third.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := third.r.Peek(1); !timedOut(err) {
-		t.Fatalf("the third was served: %v", err)
-	}
-	first.Close()
-	third.SetReadDeadline(time.Now().Add(patience))
-	third.expect(answer)
-	second.send(request)
-	second.expect(answer)
-}
-
-func TestIdleClientIsClosed(t *testing.T) {
-	h := startHarness(t, Config{Limits: Limits{IdleTime: 50 * time.Millisecond}})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
-	time.Sleep(2 * watchClientAfter) // no limit on a response
-	up.send("HTTP/1.1 204 No Content\r\n\r\n")
-	c.expect("HTTP/1.1 204 No Content\r\n\r\n")
-	c.expectEnd()
-	up.expectEnd()
-	if s := h.session(1); s.State != storage.Done {
-		t.Errorf("got %v, %q", s.State, s.Error)
-	}
-}
-
-func TestShutdownLetsExchangesEnd(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	idle, busy := h.dial(), h.dial()
-	idle.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
-	up.send("HTTP/1.1 204 No Content\r\n\r\n")
-	idle.head()
-	busy.send(get(o.addr, "/"))
-	up = o.accept()
-	up.head()
-	down := make(chan error, 1)
-	go func() { down <- h.p.Shutdown(t.Context()) }()
-	idle.expectEnd()
-	up.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-	busy.expect("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-	busy.expectEnd()
-	if err := <-down; err != nil {
-		t.Error(err)
-	}
-	if s := h.session(2); s.State != storage.Done {
-		t.Errorf("got %v, %q", s.State, s.Error)
-	}
-}
-
-// exhausted is a listener whose first Accepts fail for want of descriptors.
-type exhausted struct {
-	net.Listener
-	failures int
-}
-
-func (e *exhausted) Accept() (net.Conn, error) {
-	if e.failures > 0 {
-		e.failures--
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
-	}
-	return e.Listener.Accept()
-}
-
-func TestAcceptGoesOnAfterDescriptorsRanOut(t *testing.T) {
-	h := startHarness(t, Config{})
-	l := listenLocal(t)
-	served := make(chan error, 1)
-	go func() { served <- h.p.Serve(&exhausted{l, 3}) }()
-	h.addr = l.Addr().String()
-	c := h.dial()
-	c.send("GET / HTTP/1.1\r\n\r\n")
-	c.expect("HTTP/1.1 200 OK\r\n")
-	h.p.Shutdown(t.Context())
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 

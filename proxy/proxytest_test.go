@@ -350,3 +350,8 @@ var patterned = sync.OnceValue(func() string {
 	}
 	return b.String()
 })
+
+// get is a GET in absolute form.
+func get(addr, path string) string {
+	return "GET http://" + addr + path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"
+}
