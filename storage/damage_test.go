@@ -76,6 +76,51 @@ func TestDamagedPageOfTheIndexStopsNoStart(t *testing.T) {
 	}
 }
 
+// TestDamagedValuesOfTheIndexAreFound puts garbage into each page's values in turn, where its structure stays whole: no start keeps an index that
+// verify finds wrong.
+func TestDamagedValuesOfTheIndexAreFound(t *testing.T) {
+	dir, sessions := fillMany(t, true)
+	whole, err := os.ReadFile(filepath.Join(dir, "index.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for at := 0; ; {
+		// A slot page's values begin so, as the segment's head comes after its frame; other bytes that are so are damaged besides.
+		i := bytes.Index(whole[at:], []byte{frameSize, 0, 0, 0})
+		if i < 0 {
+			break
+		}
+		at += i + 64
+		damaged++
+		b := bytes.Clone(whole)
+		copy(b[at:], bytes.Repeat([]byte{0xa5}, 64))
+		copied := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(copied, "index.db"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := openTest(t, copied)
+		for id := uint64(1); id <= sessions; id++ {
+			if got := readBody(t, s, id, Response); !bytes.Equal(got, noise(id-1, 300)) {
+				t.Fatalf("damaged at %d: body of session %d differs", at, id)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := Verify(copied, true, func(p string) { t.Errorf("damaged at %d: %s", at, p) }); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(copied)
+	}
+	if damaged == 0 {
+		t.Error("no value was found")
+	}
+}
+
 // TestTextThatIsNotUTF8IsReadAgain records what no rule forbids a client to send: the session is read, and does not stop the rebuilding of the index.
 func TestTextThatIsNotUTF8IsReadAgain(t *testing.T) {
 	s := openTest(t, t.TempDir())

@@ -30,7 +30,7 @@ func (ix *index) check() error {
 	return nil
 }
 
-// checkAlways is the size in bytes up to which an index is looked through at each start: that takes less than 0.1 s.
+// checkAlways is the size in bytes up to which an index is looked through at each start: that takes some 0.1 s.
 const checkAlways = 64 << 20
 
 // isSmall reports whether the index is small enough to be looked through at each start.
@@ -41,6 +41,7 @@ func (ix *index) isSmall() bool {
 
 func (ix *index) checkValues(tx *bbolt.Tx) error {
 	rows, words := uint64(0), uint32(0)
+	ends := make(map[uint64]uint32) // by segment, the number after its last record
 	valid := func(name []byte, value func(k, v []byte) bool) error {
 		return tx.Bucket(name).ForEach(func(k, v []byte) error {
 			if !value(k, v) {
@@ -53,12 +54,22 @@ func (ix *index) checkValues(tx *bbolt.Tx) error {
 		name  []byte
 		valid func(k, v []byte) bool
 	}{
+		{bucketSegments, func(k, v []byte) bool { return len(k) == 8 && len(v) == segmentRowSize }},
+		{bucketSlots, func(k, v []byte) bool {
+			if len(k) != 12 || len(v)%slotSize != 0 || len(v) > slotsPerPage*slotSize {
+				return false
+			}
+			ends[idOf(k)] = pageOf(k)*slotsPerPage + uint32(len(v)/slotSize)
+			return true
+		}},
 		{bucketRows, func(k, v []byte) bool {
 			rows++
-			return len(k) == 8 && validRow(v)
+			if len(k) != 8 || !validRow(v) {
+				return false
+			}
+			p, state, err := rowPlaceOf(v)
+			return err == nil && (state == Open || p.record.Slot < ends[p.record.Segment])
 		}},
-		{bucketSegments, func(k, v []byte) bool { return len(k) == 8 && len(v) == segmentRowSize }},
-		{bucketSlots, func(k, v []byte) bool { return len(k) == 12 && len(v)%slotSize == 0 && len(v) <= slotsPerPage*slotSize }},
 		{bucketChunks, func(k, v []byte) bool { return len(k) == 32 && len(v) == chunkRowSize }},
 		{bucketGraves, func(k, v []byte) bool { return len(k) == 12 && len(v) == 8 }},
 		{bucketOpen, func(k, v []byte) bool { return len(k) == 18 }},
@@ -73,8 +84,29 @@ func (ix *index) checkValues(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	if want := ix.snapshot().Rows; rows != want {
-		return fmt.Errorf("%d rows, counted as %d", rows, want)
+	state := ix.snapshot()
+	if rows != state.Rows {
+		return fmt.Errorf("%d rows, counted as %d", rows, state.Rows)
 	}
-	return nil
+	return checkSegments(tx, state)
+}
+
+// checkSegments compares what the index counts of each segment to its slots: values that are damaged rarely add up.
+func checkSegments(tx *bbolt.Tx, state indexState) error {
+	// A session names a record by its row, by its two bodies and its list of messages, and each of those once; so do deletions, which are fewer.
+	most := 8 * (max(state.LastID, state.Reserved) + reserve)
+	return tx.Bucket(bucketSegments).ForEach(func(k, b []byte) error {
+		var row segmentRow
+		row.decode(b)
+		var bad error
+		live, slots := countSlots(tx, idOf(k), func(n uint32, s slot) {
+			if end := uint64(s.offset) + uint64(s.length); s.length > 0 && end > row.size || uint64(s.refs) > most {
+				bad = fmt.Errorf("segment %d, record %d: it ends at byte %d of %d and is named %d times", idOf(k), n, end, row.size, s.refs)
+			}
+		})
+		if bad == nil && (live != row.live || slots != row.slots) {
+			bad = fmt.Errorf("segment %d: %d bytes in %d records are named, counted as %d in %d", idOf(k), live, slots, row.live, row.slots)
+		}
+		return bad
+	})
 }

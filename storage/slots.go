@@ -64,6 +64,24 @@ func findSlot(tx *bbolt.Tx, id slotID) (place, error) {
 	return place{id, uint64(binary.LittleEndian.Uint32(v[i:])), binary.LittleEndian.Uint32(v[i+4:])}, nil
 }
 
+// countSlots shows each slot of a segment with its number, and returns what the segment's row is to count: the bytes and the number of those that are named.
+func countSlots(tx *bbolt.Tx, segment uint64, see func(n uint32, s slot)) (live, slots uint64) {
+	c := tx.Bucket(bucketSlots).Cursor()
+	for k, b := c.Seek(idKey(segment)); k != nil && idOf(k) == segment; k, b = c.Next() {
+		var page slotPage
+		page.decode(b)
+		first := pageOf(k) * slotsPerPage
+		for i, s := range page.slots[:page.used] {
+			see(first+uint32(i), s)
+			if s.refs > 0 {
+				slots++
+				live += uint64(s.length)
+			}
+		}
+	}
+	return live, slots
+}
+
 // The stored sizes of a segmentRow and a chunkRow.
 const (
 	segmentRowSize = 25

@@ -298,23 +298,11 @@ func (v *verifier) segmentRows(tx *bbolt.Tx) error {
 		} else if end < row.size {
 			v.problem("log segment %d: ends at byte %d, the index knows %d", number, end, row.size)
 		}
-		var live, slots uint64
-		c := tx.Bucket(bucketSlots).Cursor()
-		for sk, sb := c.Seek(k); sk != nil && idOf(sk) == number; sk, sb = c.Next() {
-			var page slotPage
-			page.decode(sb)
-			first := pageOf(sk) * slotsPerPage
-			for i, s := range page.slots[:page.used] {
-				id := slotID{number, first + uint32(i)}
-				if s.refs != v.refs[id] {
-					v.problem("log segment %d, record %d: named %d times, counted as %d", number, id.Slot, v.refs[id], s.refs)
-				}
-				if s.refs > 0 {
-					slots++
-					live += uint64(s.length)
-				}
+		live, slots := countSlots(tx, number, func(n uint32, s slot) {
+			if want := v.refs[slotID{number, n}]; s.refs != want {
+				v.problem("log segment %d, record %d: named %d times, counted as %d", number, n, want, s.refs)
 			}
-		}
+		})
 		if slots != row.slots || live != row.live {
 			v.problem("log segment %d: %d bytes in %d records are named, counted as %d in %d", number, live, slots, row.live, row.slots)
 		}
