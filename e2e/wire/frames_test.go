@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -18,10 +19,16 @@ type peer2 struct {
 	*http2.Framer
 	io.Closer
 
-	block   bytes.Buffer
 	encoder *hpack.Encoder
 	decoder *hpack.Decoder
 	open    map[uint32]*message2
+
+	mu     sync.Mutex // for writing, and for what follows
+	block  bytes.Buffer
+	credit map[uint32]int64 // what may be sent on a stream, and on the connection as stream 0
+	window int64            // of each new stream, as the other side said
+	more   *sync.Cond       // credit has grown, or the connection has ended
+	ended  bool
 }
 
 // message2 is one side of a stream.
@@ -51,7 +58,8 @@ func expectReset(err error, code http2.ErrCode) error {
 }
 
 func newPeer2(f *http2.Framer, c io.Closer) *peer2 {
-	p := &peer2{Framer: f, Closer: c, open: map[uint32]*message2{}}
+	p := &peer2{Framer: f, Closer: c, open: map[uint32]*message2{}, credit: map[uint32]int64{0: 65_535}, window: 65_535}
+	p.more = sync.NewCond(&p.mu)
 	p.AllowIllegalWrites = true
 	p.encoder = hpack.NewEncoder(&p.block)
 	p.decoder = hpack.NewDecoder(4096, nil)
@@ -102,6 +110,8 @@ func (r *run) dial2(addr string, settings ...http2.Setting) *peer2 {
 
 // fields sends a field list in frames of at most 16 KiB.
 func (p *peer2) fields(stream uint32, end bool, fields ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.block.Reset()
 	for i := 0; i+1 < len(fields); i += 2 {
 		_ = p.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
@@ -116,17 +126,62 @@ func (p *peer2) fields(stream uint32, end bool, fields ...string) {
 	}
 }
 
-// send sends a message whole. Its body is at most as large as the windows that connections begin with.
+// send sends a message whole. Where it is larger than the windows, somebody must be reading.
 func (p *peer2) send(stream uint32, fields []string, body string, trailers []string) {
 	p.fields(stream, body == "" && trailers == nil, fields...)
-	for rest := []byte(body); len(rest) > 0; {
-		n := min(len(rest), 16<<10)
-		_ = p.WriteData(stream, n == len(rest) && trailers == nil, rest[:n])
-		rest = rest[n:]
+	if body != "" {
+		_ = p.data(stream, trailers == nil, []byte(body))
 	}
 	if trailers != nil {
 		p.fields(stream, true, trailers...)
 	}
+}
+
+// data sends a body's bytes, as the windows allow.
+func (p *peer2) data(stream uint32, end bool, rest []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.credit[stream]; !known {
+		p.credit[stream] = p.window
+	}
+	for len(rest) > 0 {
+		n := min(int64(len(rest)), 16<<10, p.credit[stream], p.credit[0])
+		if n <= 0 {
+			if p.ended {
+				return io.ErrClosedPipe
+			}
+			p.more.Wait()
+			continue
+		}
+		if err := p.WriteData(stream, end && n == int64(len(rest)), rest[:n]); err != nil {
+			return err
+		}
+		p.credit[stream] -= n
+		p.credit[0] -= n
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// give takes note of what the other side allows.
+func (p *peer2) give(frame http2.Frame) {
+	switch frame := frame.(type) {
+	case *http2.WindowUpdateFrame:
+		if _, known := p.credit[frame.StreamID]; !known {
+			p.credit[frame.StreamID] = p.window
+		}
+		p.credit[frame.StreamID] += int64(frame.Increment)
+	case *http2.SettingsFrame:
+		if v, ok := frame.Value(http2.SettingInitialWindowSize); ok {
+			for stream := range p.credit {
+				if stream != 0 {
+					p.credit[stream] += int64(v) - p.window
+				}
+			}
+			p.window = int64(v)
+		}
+	}
+	p.more.Broadcast()
 }
 
 // message reads until a stream's message is whole, and returns it. 1xx heads are passed over. A reset is a resetError.
@@ -147,6 +202,13 @@ func (p *peer2) message() (*message2, error) {
 func (p *peer2) next() (m *message2, end bool, err error) {
 	for {
 		frame, err := p.ReadFrame()
+		p.mu.Lock()
+		p.ended = err != nil
+		if err == nil {
+			p.give(frame)
+		}
+		p.more.Broadcast()
+		p.mu.Unlock()
 		if err != nil {
 			return nil, false, err
 		}
@@ -154,11 +216,11 @@ func (p *peer2) next() (m *message2, end bool, err error) {
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
-				err = p.WriteSettingsAck()
+				err = p.locked(p.WriteSettingsAck)
 			}
 		case *http2.PingFrame:
 			if !frame.IsAck() {
-				err = p.WritePing(true, frame.Data)
+				err = p.locked(func() error { return p.WritePing(true, frame.Data) })
 			}
 		case *http2.HeadersFrame:
 			end = frame.StreamEnded()
@@ -180,12 +242,14 @@ func (p *peer2) next() (m *message2, end bool, err error) {
 			m := p.at(id)
 			m.body.Write(frame.Data())
 			if n := frame.Length; n > 0 {
-				_ = p.WriteWindowUpdate(0, n)
-				if !frame.StreamEnded() {
-					_ = p.WriteWindowUpdate(id, n)
-				}
+				err = p.locked(func() error {
+					if frame.StreamEnded() {
+						return p.WriteWindowUpdate(0, n)
+					}
+					return errors.Join(p.WriteWindowUpdate(0, n), p.WriteWindowUpdate(id, n))
+				})
 			}
-			return p.done(m, frame.StreamEnded()), frame.StreamEnded(), nil
+			return p.done(m, frame.StreamEnded()), frame.StreamEnded(), err
 		case *http2.RSTStreamFrame:
 			delete(p.open, id)
 			return nil, false, resetError{id, frame.ErrCode}
@@ -196,6 +260,12 @@ func (p *peer2) next() (m *message2, end bool, err error) {
 			return nil, false, err
 		}
 	}
+}
+
+func (p *peer2) locked(write func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return write()
 }
 
 // list takes a field list: a message's head, a 1xx head before it, or its trailers.

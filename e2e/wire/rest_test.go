@@ -1,3 +1,3 @@
 package wire
 
-var largeCases, webSocketCases, tlsCases, engineCases []wireCase
+var tlsCases, engineCases []wireCase
