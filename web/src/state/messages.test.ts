@@ -88,7 +88,8 @@ test("a message that is not here yet is selected once it is", async () => {
 	pages.move(1);
 	expect(pages.state.get().selected).toBeUndefined();
 	pages.want(440, 460);
-	await until(() => pages.state.get().selected?.number === 451);
+	await until(() => pages.state.get().selected !== undefined);
+	expect(pages.state.get().selected?.number).toBe(451);
 });
 
 test("no more than so many pages are kept", async () => {
@@ -105,5 +106,6 @@ test("a page that cannot be read says why", async () => {
 	server.json(page(0), () => ({ detail: "It is gone." }), 404);
 	grow(10);
 	pages.want(0, 10);
-	await until(() => pages.state.get().problem === "It is gone.");
+	await until(() => pages.state.get().problem !== "");
+	expect(pages.state.get().problem).toBe("It is gone.");
 });
