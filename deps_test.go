@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Imports go one way: main -> proxy, server -> storage, content -> migrations. Each rule says what a package must not come to depend on, directly or through
+// Imports go one way: main -> proxy, server -> settings -> storage, content -> migrations. Each rule says what a package must not come to depend on, directly or through
 // others, and why.
 func TestImportsGoOneWay(t *testing.T) {
 	for _, rule := range []struct {
@@ -18,6 +18,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		{"millpond/proxy", []string{"millpond/server", "millpond/web"}, "the relay must not come to depend on being watched: a dashboard that fails would take the traffic with it"},
 		{"millpond/server", []string{"millpond/proxy", "github.com/google/martian/v3"}, "the dashboard shows what storage holds, also of sessions that no relay of this process saw"},
 		{"millpond/storage", []string{"millpond/proxy", "millpond/server", "millpond/content", "millpond/web", "net/http"}, "what is kept must not depend on how it was captured or how it is shown"},
+		{"millpond/settings", []string{"millpond/proxy", "millpond/server", "millpond/web"}, "what is set must not depend on who sets it or who keeps to it"},
 		{"millpond/content", []string{"millpond/storage", "millpond/proxy", "millpond/server", "millpond/web"}, "content is made of pure functions over readers, so that anything can be read with them"},
 		{"millpond/migrations", []string{"millpond/storage", "millpond/content", "millpond/proxy", "millpond/server"}, "an old format is read as it was written, not as today's code would write it"},
 		{"millpond/web", []string{"millpond/storage", "millpond/proxy", "millpond/server", "net/http"}, "the app's files are only files; how they are served is the server's"},

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millpond/settings"
 	"millpond/storage"
 )
 
@@ -91,12 +92,16 @@ type upstreamConn struct {
 	net.Conn
 	r      *bufio.Reader
 	addr   string // the address dialled, host:port, resolved
+	asked  string // the authority that was asked for
 	used   bool   // it has served an exchange
 	dialed dialTimes
 	tls    *storage.TLS // nil without TLS
 	writes deadline
 	watch  *watch      // of its idle times; made when first needed
 	ended  atomic.Bool // seen to be closed by upstream while idle
+
+	via      *settings.UpstreamProxy // the proxy between; nil: none
+	absolute bool                    // requests go to via in absolute form
 }
 
 // dialTimes are the moments of a connection to upstream, and of the client's TLS that it was made for; see storage.Timing.

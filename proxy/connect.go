@@ -82,11 +82,20 @@ func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, aut
 	defer context.AfterFunc(ctx, func() { bottom(up).Close() })()
 	s.Upstream = up.addr
 	up.dialed.note(&s.Timing)
+	if up.via != nil {
+		s.SetFlag(storage.FlagUpstreamProxy)
+	}
 
 	c.writes.within(p.cfg.Limits.StallTime)
 	if _, err := c.Write(client.granted(&s, up)); err != nil {
 		leaving.stop()
 		p.record(s, storage.ClientAborted, "the client left before it was told that the connection stands")
+		return
+	}
+	if p.passes(authority) {
+		leaving.stop()
+		s.SetFlag(storage.FlagPassthrough)
+		p.tunnel(ctx, c, up, s)
 		return
 	}
 

@@ -33,12 +33,18 @@ func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ..
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		DNSDone: func(httptrace.DNSDoneInfo) { times.resolved = time.Now() },
 	})
-	nc, err := p.dialContext(ctx, "tcp", authority)
+	via := p.rules().UpstreamProxy(scheme, authority)
+	nc, err := p.reach(ctx, via, authority)
 	if err != nil {
+		var explained *upstreamError
+		if errors.As(err, &explained) {
+			return nil, explained
+		}
 		return nil, explainDial(authority, err)
 	}
 	times.connected = time.Now()
 	up := newUpstream(nc, nc.RemoteAddr().String(), times, nil)
+	up.asked, up.via = authority, via
 	if scheme != "https" {
 		return up, nil
 	}
@@ -120,7 +126,9 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	if ahead.Buffered() == 0 { // TLS brings a buffer of its own: this one would be held for nothing as long as the connection
 		ahead = bufio.NewReaderSize(up.Conn, 0)
 	}
-	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: ahead}, &tls.Config{
+	rules := p.rules()
+	ours := anyOf(rules.ClientCert, name, up.asked)
+	config := &tls.Config{
 		ServerName:         sni,
 		NextProtos:         protocols,
 		ClientSessionCache: p.resume,
@@ -128,7 +136,7 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			err := p.verifyUpstream(name, state)
-			if err != nil && p.cfg.InsecureUpstream {
+			if err != nil && (p.cfg.InsecureUpstream || anyOf(rules.Insecure, name, up.asked)) {
 				info.UpstreamError = explainCertificate(err)
 				return nil
 			}
@@ -136,11 +144,21 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 		},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			asked = true
-			return new(tls.Certificate), nil // none; many servers only ask
+			if ours == nil {
+				return new(tls.Certificate), nil // none; many servers only ask
+			}
+			return ours, nil
 		},
-	})
+	}
+	if ours != nil {
+		config.ClientSessionCache = nil // a resumed session is that of the certificate it began with, which may have been replaced
+	}
+	if oldest := anyOf(rules.MinTLS, name, up.asked); oldest != 0 {
+		speakOld(config, oldest)
+	}
+	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: ahead}, config)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		if asked && alertOf(err) != "" {
+		if asked && ours == nil && alertOf(err) != "" {
 			err = fmt.Errorf("%w: %w", errWantsCertificate, err)
 		}
 		return nil, err
@@ -151,7 +169,20 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	info.UpstreamVersion, info.UpstreamCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	times := up.dialed
 	times.secured = time.Now()
-	return newUpstream(tc, up.addr, times, info), nil
+	secured := newUpstream(tc, up.addr, times, info)
+	secured.asked, secured.via = up.asked, up.via
+	return secured, nil
+}
+
+// speakOld has a handshake use every version from oldest on. What is older than TLS 1.2 also wants cipher suites that are not safe.
+func speakOld(c *tls.Config, oldest uint16) {
+	c.MinVersion = oldest
+	if oldest >= tls.VersionTLS12 {
+		return
+	}
+	for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		c.CipherSuites = append(c.CipherSuites, suite.ID)
+	}
 }
 
 // chain keeps certificates for sessions.

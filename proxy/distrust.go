@@ -160,7 +160,7 @@ func (p *Proxy) explainClient(client string, m *mirror, err error) string {
 	case errors.As(err, &record):
 		return "the client sent something that begins like TLS and is not"
 	case strings.Contains(err.Error(), "unsupported versions"):
-		return "no common version: Millpond speaks TLS 1.2 and 1.3, and the client only older ones"
+		return "no common version: Millpond speaks TLS 1.2 and 1.3, and the client only older ones; --min-tls HOST=1.0 speaks those too, for one host"
 	case strings.Contains(err.Error(), "no cipher suite"), strings.Contains(err.Error(), "no supported elliptic curves"):
 		return "no common cipher suite: the client offers none that is safe"
 	}

@@ -90,6 +90,9 @@ func (x *exchange) noteUpstream(s *storage.Session) {
 	if up.tls != nil && up.tls.UpstreamError != "" {
 		s.SetFlag(storage.FlagInsecure)
 	}
+	if up.via != nil {
+		s.SetFlag(storage.FlagUpstreamProxy)
+	}
 	if up.used {
 		s.SetFlag(storage.FlagReused)
 		return

@@ -68,9 +68,9 @@ func explainTLS(authority string, err error) *upstreamError {
 	var record tls.RecordHeaderError
 	switch alert := alertOf(err); {
 	case errors.Is(err, errWantsCertificate), alert == "certificate required":
-		why = "it wants a certificate from the client, and Millpond has none to give"
+		why = "it wants a certificate from the client, and Millpond has none to give: name one with --client-cert HOST=FILE"
 	case errors.As(err, &cert):
-		return &upstreamError{status, fmt.Sprintf("the certificate of %s is not valid: %s. Start Millpond with --insecure-upstream to accept it, or with --upstream-ca if you trust who signed it",
+		return &upstreamError{status, fmt.Sprintf("the certificate of %s is not valid: %s. Accept it for this host in the settings or with --insecure-host, or start Millpond with --upstream-ca if you trust who signed it",
 			authority, explainCertificate(err)), err}
 	case errors.As(err, &record):
 		why = "it does not speak TLS on this port"
@@ -79,7 +79,7 @@ func explainTLS(authority string, err error) *upstreamError {
 	case errors.Is(err, context.Canceled):
 		why = "the client left before the handshake was done"
 	case alert == "protocol version not supported", strings.Contains(err.Error(), "unsupported protocol version"):
-		why = "no common version: Millpond speaks TLS 1.2 and 1.3"
+		why = "no common version: Millpond speaks TLS 1.2 and 1.3; --min-tls HOST=1.0 speaks older ones too, for one host"
 	case alert == "handshake failure", strings.Contains(err.Error(), "unconfigured cipher suite"):
 		why = "no common version or cipher suite, or it knows no such name"
 	case alert == "unrecognized name":

@@ -197,6 +197,11 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	if !h.authorized(head) {
 		return h.askCredentials(head.method)
 	}
+	var ok bool
+	if r.hops, ok = h.p.hopsIn(head); !ok {
+		s.Sides[storage.Request].Head = raw
+		return h.rejectAs(s, http.StatusLoopDetected, looped)
+	}
 	var differs bool
 	r.received = raw
 	if r.head, differs = toOrigin(head, r.target); differs {
@@ -218,7 +223,13 @@ func (h *http1) connect(raw []byte, s storage.Session, head *head) bool {
 	if !isSetup(host, port) && !h.authorized(head) {
 		return h.askCredentials(head.method)
 	}
+	hops, ok := h.p.hopsIn(head)
+	if !ok {
+		s.Sides[storage.Request].Head = raw
+		s.Scheme, s.Host, s.Path = "tcp", authority, ""
+		return h.rejectAs(s, http.StatusLoopDetected, looped)
+	}
 	h.kept.close()
-	h.p.serveConnect(h.ctx, h.c, raw, authority)
+	h.p.serveConnect(withHops(h.ctx, hops), h.c, raw, authority)
 	return false
 }

@@ -33,7 +33,7 @@ type http2Conn struct {
 // limit and TCP keepalive end what is dead.
 func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 	ctx, cancel := context.WithCancel(ctx)
-	hc := &http2Conn{p: p, c: c.under, o: o, ctx: ctx, reused: &upstreamConn{addr: o.up.addr, tls: o.up.tls, used: true}}
+	hc := &http2Conn{p: p, c: c.under, o: o, ctx: ctx, reused: &upstreamConn{addr: o.up.addr, tls: o.up.tls, via: o.up.via, used: true}}
 	started := time.Now()
 	hc.c.idle.Store(true)
 	err := h2.Relay(ctx, h2.Config{

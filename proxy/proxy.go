@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	martian "github.com/google/martian/v3"
 
+	"millpond/settings"
 	"millpond/storage"
 )
 
@@ -25,6 +27,9 @@ type Config struct {
 	Auth        *Credentials // what clients of the proxy must show; nil: nothing. The set-up page and listeners in reverse mode want none
 	ClientTLS   bool         // clients may speak TLS to the proxy itself
 	AllowPublic bool         // admit clients whose address is one of the open internet's
+
+	// Rules returns what holds of the ways out; it may change with each call. Nil: none.
+	Rules func() *settings.Rules
 
 	InsecureUpstream bool           // accept any upstream certificate, and say so on the session
 	UpstreamRoots    *x509.CertPool // nil: the system's
@@ -83,6 +88,7 @@ type Proxy struct {
 	resume tls.ClientSessionCache // for handshakes with upstream
 	places chan struct{}          // one for each client connection there may be
 	closed chan struct{}          // closed by Shutdown
+	mark   string                 // of this proxy among others; see hopsField
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -117,6 +123,7 @@ func New(cfg Config) (*Proxy, error) {
 		log:       cfg.Logger,
 		resume:    tls.NewLRUClientSessionCache(resumeLimit),
 		closed:    make(chan struct{}),
+		mark:      rand.Text(),
 		places:    make(chan struct{}, cfg.Limits.Connections),
 		listeners: make(map[net.Listener]struct{}),
 		clients:   make(map[*client]struct{}),

@@ -18,6 +18,7 @@ type request struct {
 	received []byte  // as it came, where that differs
 	body     framing // of the request
 	target   target
+	hops     []string // of other Millponds, see hopsField
 
 	x       *exchange
 	up      *upstreamConn
@@ -79,7 +80,7 @@ func (r *request) connect() (err error) {
 			return errTunnelEnded
 		}
 		r.leaving.start() // a client that gives up on a slow dial ends it
-		r.up, err = r.p.dial(r.ctx, r.target.scheme, r.target.authority)
+		r.up, err = r.p.dialRequest(withHops(r.ctx, r.hops), r.target.scheme, r.target.authority)
 		if r.leaving.stop() {
 			r.c.reads.at = time.Time{}
 		}
@@ -137,6 +138,9 @@ func (r *request) drop() {
 // send sends the request. A body that is not at hand is sent beside the response, which need not wait for it.
 func (r *request) send(v verdict) {
 	to := &sink{conn: r.up, writes: &r.up.writes, stall: r.p.cfg.Limits.StallTime, head: v.head.raw}
+	if r.up.absolute {
+		to.head = r.p.toProxy(v.head, r.up, r.target, r.hops).raw
+	}
 	switch {
 	case v.body == nil && r.body.kind == noBody, v.body == http.NoBody && r.x.reqBody == nil:
 		r.sendErr = to.flush()
@@ -169,6 +173,9 @@ func (r *request) receive() bool {
 		}
 		r.begun = true
 		r.odd = r.odd || res.ambiguous != ""
+		if res.status == http.StatusProxyAuthRequired && r.up.absolute { // which the client would take for ours
+			return r.refuse(http.StatusBadGateway, explainProxy(r.up.via, r.target.authority, proxyRefusal(res.status)).reason, storage.Failed)
+		}
 		if res.status >= 200 || res.status == http.StatusSwitchingProtocols {
 			return r.respond(res)
 		}

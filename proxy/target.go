@@ -74,7 +74,7 @@ func sameHost(value, authority, scheme string) bool {
 
 // forProxy reports whether a field is for the proxy alone.
 func forProxy(f field) bool {
-	return strings.EqualFold(f.name, "Proxy-Connection") || strings.EqualFold(f.name, "Proxy-Authorization")
+	return strings.EqualFold(f.name, "Proxy-Connection") || strings.EqualFold(f.name, credentialsField) || strings.EqualFold(f.name, hopsField)
 }
 
 // toOrigin makes of a head in absolute form the one that an origin gets: its target is the path; a Host that is missing or means another host is

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,6 +40,10 @@ type mirror struct {
 	refused   *upstreamError // why there is no TLS with upstream
 	done      bool           // the handshake is over
 	last      []byte         // the last bytes read in it
+
+	mayPass bool   // there are hosts that pass unread
+	unread  []byte // with mayPass, what was read of the client's hello
+	passing bool   // upstream is one of those: nothing is answered
 }
 
 // plainAlertLen is the length of a TLS record that holds an alert which is not encrypted: its type, version, length, level and description. RFC 8446, sections 5.1 and 6.
@@ -50,7 +56,30 @@ func (m *mirror) Read(p []byte) (int, error) {
 		m.last = append(m.last, p[max(0, n-plainAlertLen):n]...)
 		m.last = m.last[max(0, len(m.last)-plainAlertLen):]
 	}
+	if m.mayPass && !m.hello {
+		m.unread = append(m.unread, p[:n]...) // crypto/tls takes no hello beyond 64 KiB
+	}
 	return n, err
+}
+
+// Write drops what crypto/tls would say to a client that is none of its.
+func (m *mirror) Write(p []byte) (int, error) {
+	if m.passing {
+		return len(p), nil
+	}
+	return m.bufferedConn.Write(p)
+}
+
+// errPasses ends a handshake whose hello names a host that passes unread.
+var errPasses = errors.New("passes unread")
+
+// passed is the client's connection, unread again.
+func (m *mirror) passed(c *conn) *conn {
+	ahead, _ := c.r.Peek(c.r.Buffered())
+	all := slices.Concat(m.unread, ahead)
+	r := bufio.NewReaderSize(bytes.NewReader(all), len(all))
+	r.Peek(len(all))
+	return c.over(&bufferedConn{Conn: c.Conn, r: r})
 }
 
 // plainAlert returns the text of an alert that was the last thing the client sent, or "". OpenSSL, as a client of TLS 1.3, rejects a certificate before it has begun
@@ -70,11 +99,19 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if name == "" {
 		name, _, _ = splitAuthority(m.authority) // it was dialled, so it splits
 	}
+	if m.mayPass && anyOf(m.p.rules().Passthrough, name, m.authority) {
+		m.passing = true
+		return nil, errPasses
+	}
+	m.unread = nil
 	leaves, err := m.issuer.leaves.get(name)
 	if err != nil {
 		return nil, err
 	}
 	config := &tls.Config{Certificates: leaves}
+	if oldest := anyOf(m.p.rules().MinTLS, name, m.authority); oldest != 0 && oldest < tls.VersionTLS12 {
+		speakOld(config, oldest) // the clients of such a host may be as old
+	}
 	ctx, cancel := context.WithCancel(hello.Context())
 	defer cancel()
 	client := startPeek(m.Conn, m.r, cancel) // a client that leaves ends the handshake with upstream
@@ -107,11 +144,17 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 // intercept takes TLS off a tunnel whose client has begun a handshake, and serves what is inside. s describes the CONNECT: it becomes a row when that fails.
 func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s storage.Session) {
 	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, issuer: p.cfg.CA.current(), authority: s.Host, up: up}
+	m.mayPass = p.rules().AnyPassthrough()
 	tc := tls.Server(m, m.issuer.inside)
 	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime+p.cfg.Limits.DialTime)
 	err := tc.HandshakeContext(handshake)
 	cancel()
 	m.done = true
+	if m.passing {
+		s.SetFlag(storage.FlagPassthrough)
+		p.tunnel(ctx, m.passed(c), up, s)
+		return
+	}
 	up = m.up
 	defer up.Close()
 

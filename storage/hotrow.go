@@ -38,6 +38,7 @@ const (
 var rowFlags = []string{
 	FlagHostDiffers, FlagAmbiguousFraming, FlagModified, FlagMoved, FlagAnswered,
 	FlagInsecure, FlagTunnel, FlagUpgraded, FlagCut, FlagReused, FlagReverse, FlagOddName,
+	FlagPassthrough, FlagUpstreamProxy,
 }
 
 // rowPlace is where a row's full record is, and the first segment that speaks of the session.

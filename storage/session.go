@@ -68,6 +68,8 @@ const (
 	FlagReused           = "reused"            // sent on an upstream connection that had served before
 	FlagOddName          = "odd_name"          // a field's name is none that HTTP allows, and passed as it is
 	FlagReverse          = "reverse"           // came to a listener that forwards to one upstream
+	FlagPassthrough      = "passthrough"       // a tunnel to a host that is set to pass unread
+	FlagUpstreamProxy    = "upstream_proxy"    // sent through another proxy
 )
 
 // Session is one captured request with its response; also a tunnel. It is what the log keeps of it.

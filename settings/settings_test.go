@@ -1,0 +1,256 @@
+package settings
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"millpond/storage"
+)
+
+func TestPattern(t *testing.T) {
+	for _, test := range []struct {
+		pattern, host, port string
+		want                bool
+	}{
+		{"*", "a.example", "443", true},
+		{"*:443", "a.example", "443", true},
+		{"*:443", "a.example", "8443", false},
+		{"a.example", "a.example", "443", true},
+		{"A.Example", "a.example", "443", true},
+		{"a.example", "A.EXAMPLE.", "443", true},
+		{"a.example", "b.a.example", "443", false},
+		{"a.example:8443", "a.example", "443", false},
+		{"*.example", "a.example", "443", true},
+		{"*.example", "b.a.example", "443", true},
+		{"*.example", "example", "443", false},
+		{"*.example", "anexample", "443", false},
+		{".example", "example", "443", true},
+		{".example", "a.example", "443", true},
+		{".example:1", "a.example", "1", true},
+		{"münchen.example", "xn--mnchen-3ya.example", "443", true},
+		{"192.0.2.7", "192.0.2.7", "1", true},
+		{"192.0.2.7", "::ffff:192.0.2.7", "1", true},
+		{"192.0.2.0/24", "192.0.2.200", "1", true},
+		{"192.0.2.0/24", "192.0.3.1", "1", false},
+		{"192.0.2.0/24", "a.example", "1", false},
+		{"2001:db8::1", "2001:db8:0::1", "1", true},
+		{"[2001:db8::1]:8443", "2001:db8::1", "8443", true},
+		{"[2001:db8::1]:8443", "2001:db8::1", "443", false},
+		{"fe80::1", "fe80::1%eth0", "1", true},
+	} {
+		p, err := ParsePattern(test.pattern)
+		if err != nil {
+			t.Errorf("%s: %v", test.pattern, err)
+			continue
+		}
+		if got := p.Match(test.host, test.port); got != test.want {
+			t.Errorf("%s means %s:%s: %v, want %v", test.pattern, test.host, test.port, got, test.want)
+		}
+	}
+	for _, wrong := range []string{"", ":443", "https://a.example", "a.example/path", "a.example:0", "a.example:x", "a.*.example", "*example", "a b", "a@b", strings.Repeat("a.", 127) + "example"} {
+		if p, err := ParsePattern(wrong); err == nil {
+			t.Errorf("%q was taken for a pattern: %+v", wrong, p)
+		}
+	}
+}
+
+func TestUpstreamProxy(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://proxy.example":              "http://proxy.example:80",
+		"proxy.example:3128":                "http://proxy.example:3128",
+		"https://u:p@proxy.example":         "https://u@proxy.example:443",
+		"socks5://proxy.example":            "socks5://proxy.example:1080",
+		"socks5h://u:secret@[::1]:1081/":    "socks5://u@[::1]:1081",
+		"ftp://proxy.example":               "",
+		"http://":                           "",
+		"http://proxy.example/x":            "",
+		"http://proxy.example:0":            "",
+		"http://u:secret@proxy.example:bad": "",
+		"http://" + strings.Repeat("u", 256) + ":secret@proxy.example": "",
+	} {
+		p, err := ParseUpstreamProxy(text, nil)
+		switch {
+		case err != nil && (want != "" || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%s: %v", text, err)
+		case err == nil && p.Redacted() != want:
+			t.Errorf("%s is %s, want %q", text, p.Redacted(), want)
+		}
+	}
+	r, err := Compile(Out{UpstreamProxy: "proxy.example:3128", NoProxy: []string{"corp.example", "10.0.0.0/8", "b.example:8443"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for authority, want := range map[string]bool{
+		"a.example:443": true, "corp.example:443": false, "x.corp.example:80": false, "10.1.2.3:80": false, "11.1.2.3:80": true,
+		"b.example:8443": false, "b.example:443": true, "localhost:80": false, "127.0.0.1:80": false, "[::1]:80": false,
+	} {
+		for _, scheme := range []string{"http", "https", "tcp"} {
+			if got := r.UpstreamProxy(scheme, authority) != nil; got != want {
+				t.Errorf("%s %s goes through the proxy: %v, want %v", scheme, authority, got, want)
+			}
+		}
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	many := make([]string, maxEntries+1)
+	for i := range many {
+		many[i] = "a.example"
+	}
+	for want, out := range map[string]Out{
+		"passthrough: host pattern \"a b\"":              {Passthrough: []string{"a b"}},
+		"passthrough: 1001 host patterns; 1000 are":      {Passthrough: many},
+		"insecure hosts: host pattern":                   {InsecureHosts: []string{""}},
+		"\"1.4\" is not a version of TLS":                {MinTLS: []MinTLS{{"a.example", "1.4"}}},
+		"no proxy for: host pattern":                     {NoProxy: []string{"a b"}},
+		"upstream proxy: the scheme \"ftp\"":             {UpstreamProxy: "ftp://a"},
+		"client certificate: for a.example: want a cert": {ClientCerts: []ClientCert{{Host: "a.example", PEM: "SECRET"}}},
+		"no such file": {ClientCerts: []ClientCert{{Host: "a.example", CertFile: filepath.Join(t.TempDir(), "none")}}},
+	} {
+		if _, err := Compile(out); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := Compile(Out{Passthrough: many[1:]}); err != nil {
+		t.Errorf("%d patterns: %v", maxEntries, err)
+	}
+}
+
+func pair(t *testing.T) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// Of two files one is replaced first. Until the other has followed, and also where both are gone, the certificate that was read last is the one.
+func TestClientCertificateIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	write := func(name string, content []byte, at int) {
+		t.Helper()
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if when := time.Unix(int64(at), 0); os.Chtimes(name, when, when) != nil {
+			t.Fatal("chtimes")
+		}
+	}
+	cert1, key1 := pair(t)
+	cert2, key2 := pair(t)
+	write(certFile, cert1, 1)
+	write(keyFile, key1, 1)
+	var c ClientCert
+	if err := c.UnmarshalText([]byte("a.example=" + certFile + "+" + keyFile)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Compile(Out{ClientCerts: []ClientCert{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want []byte) bool {
+		t.Helper()
+		block, _ := pem.Decode(want)
+		got := r.ClientCert("a.example", "443")
+		return got != nil && string(got.Certificate[0]) == string(block.Bytes)
+	}
+	if !is(cert1) {
+		t.Error("not the first certificate")
+	}
+	if write(certFile, cert2, 2); !is(cert1) {
+		t.Error("not the first certificate, with half of a new pair there")
+	}
+	if write(keyFile, key2, 2); !is(cert2) {
+		t.Error("not the second certificate")
+	}
+	if os.Remove(certFile); !is(cert2) {
+		t.Error("not the second certificate, with its file gone")
+	}
+	if r.ClientCert("b.example", "443") != nil {
+		t.Error("a certificate for a host that has none")
+	}
+	write(certFile, make([]byte, maxPEM+1), 3)
+	if _, err := Compile(Out{ClientCerts: []ClientCert{c}}); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("a file of more than %d bytes: %v", maxPEM, err)
+	}
+}
+
+func TestLive(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *storage.Store {
+		store, err := storage.OpenStore(storage.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	start := Out{Passthrough: []string{"flag.example"}, UpstreamProxy: "http://flag.example"}
+	live, err := Load(store, start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = live.Change(func(o *Out) error {
+		o.Passthrough = []string{"app.example"}
+		o.UpstreamProxy = "http://app.example" // the start's counts
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = live.Change(func(o *Out) error { o.Passthrough = []string{"a b"}; return nil })
+	if _, invalid := err.(*InvalidError); !invalid {
+		t.Errorf("a wrong pattern: %v", err)
+	}
+	check := func(live *Live) {
+		t.Helper()
+		r := live.Rules()
+		if !r.Passthrough("flag.example", "443") || !r.Passthrough("app.example", "443") || r.Passthrough("a b", "443") {
+			t.Error("not what was set passes unread")
+		}
+		if via := r.UpstreamProxy("http", "x.example:80"); via == nil || via.Authority != "flag.example:80" {
+			t.Errorf("the upstream proxy is %v", via)
+		}
+	}
+	check(live)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = open()
+	t.Cleanup(func() { store.Close() })
+	if live, err = Load(store, start, nil); err != nil {
+		t.Fatal(err)
+	}
+	check(live)
+
+	// What cannot be read is told, and stops nobody from starting.
+	for _, kept := range []string{"{", `{"passthrough":["a b"]}`} {
+		if err := store.PutSetting(record, []byte(kept)); err != nil {
+			t.Fatal(err)
+		}
+		live, err := Load(store, start, nil)
+		if err == nil || live == nil || !live.Rules().Passthrough("flag.example", "443") {
+			t.Errorf("kept settings %s: %v, %v", kept, live, err)
+		}
+	}
+}
