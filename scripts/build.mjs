@@ -26,7 +26,7 @@ export function buildBinary() {
 	const go = read("go", ["env", "GOVERSION", "GOOS", "GOARCH"]);
 	const stamp = stampOf(["."], {
 		keep: (file) => /\.(go|mod|sum)$/.test(file) && !file.endsWith("_test.go"),
-		words: [go, goBuild, appStamp()],
+		words: [go, goBuild, appStamp(), stampOf(["server/setup"])],
 	});
 	unlessStamped("bin/.binary-stamp", stamp, [binary], () => {
 		console.log("building the program");

@@ -8,7 +8,7 @@ const say = (id, is, text) => {
 	line.textContent = text;
 };
 
-/** Whether the picture loads. One that is loaded before is not asked for again. */
+/** Whether the picture loads, asked for anew each time. */
 function loads(url) {
 	return new Promise((done) => {
 		const picture = new Image();
@@ -17,8 +17,8 @@ function loads(url) {
 			clearTimeout(timer);
 			done(loaded);
 		};
-		picture.onload = end(true);
-		picture.onerror = end(false);
+		picture.addEventListener("load", end(true));
+		picture.addEventListener("error", end(false));
 		picture.src = `${url}?${Date.now()}`;
 	});
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isLoopback, localProxy, splitAddress } from "./address";
+import { deviceAddresses, isLoopback, localProxy, splitAddress } from "./address";
 
 test.each([
 	["127.0.0.1:8080", { host: "127.0.0.1", port: "8080" }],
@@ -24,3 +24,12 @@ test.each([
 	["127.example.com", false],
 	["localhost.example.com", false],
 ])("%s leads only to this machine: %s", (host, want) => expect(isLoopback(host)).toBe(want));
+
+test.each([
+	["localhost", [], []],
+	["192.168.1.10", [], []],
+	["localhost", ["192.168.1.10:8080", "10.0.0.2:8080"], ["192.168.1.10:8080", "10.0.0.2:8080"]],
+	["10.0.0.2", ["192.168.1.10:8080", "10.0.0.2:8080"], ["10.0.0.2:8080", "192.168.1.10:8080"]],
+	["millpond.example", ["172.17.0.2:3128"], ["millpond.example:3128", "172.17.0.2:3128"]],
+	["[2001:db8::7]", ["192.168.1.10:8080"], ["[2001:db8::7]:8080", "192.168.1.10:8080"]],
+])("from a page at %s and %j, devices are offered %j", (page, known, want) => expect(deviceAddresses(known, page)).toEqual(want));

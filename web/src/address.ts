@@ -11,6 +11,18 @@ export function localProxy(address: string): string {
 	return address;
 }
 
+/**
+ * Where devices reach the proxy, the likeliest first: what the server knows of, after the name by which this page was reached from another machine, which
+ * is known to lead here. The server does not know it where it is in a container, or behind a name.
+ */
+export function deviceAddresses(known: string[], page: string): string[] {
+	const host = page.replaceAll(/^\[|\]$/g, "");
+	const [first] = known;
+	if (first === undefined || isLoopback(host)) return known;
+	const here = `${host.includes(":") ? `[${host}]` : host}:${splitAddress(first).port}`;
+	return [here, ...known.filter((each) => each !== here)];
+}
+
 /** Whether a host name, as a page's address has it, leads only to the machine it is used on. */
 export function isLoopback(host: string): boolean {
 	const name = host.toLowerCase().replaceAll(/^\[|\]$/g, "");

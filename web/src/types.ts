@@ -20,6 +20,7 @@ export type Certificate = Schemas["Certificate"];
 export type CertificateList = Schemas["CertificateList"];
 export type Setting = Schemas["Setting"];
 export type Status = Schemas["Status"];
+export type Authority = Schemas["Authority"];
 export type StoreStatus = Schemas["Store"];
 export type Share = Schemas["Share"];
 export type NewShare = Schemas["NewShare"];

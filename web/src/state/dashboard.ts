@@ -1,5 +1,5 @@
 import { type Api, explain, Problem } from "../client";
-import type { LiveStatus, Status } from "../types";
+import type { Authority, LiveStatus, Status } from "../types";
 import { SessionList } from "./list";
 import { Live } from "./live";
 import { OpenSession } from "./session";
@@ -68,6 +68,18 @@ export class Dashboard {
 			return this.access.get() === "given";
 		}
 	};
+
+	/** Asks again how Millpond is. */
+	async refresh(): Promise<void> {
+		await this.#check();
+	}
+
+	/** Puts a new certificate authority in the place of the one that is given. */
+	async replaceAuthority(present: Authority): Promise<Authority> {
+		const made = await this.api.post<Authority>("ca", { replaces: present.fingerprint });
+		await this.refresh();
+		return made;
+	}
 
 	inspect(): void {
 		this.inspecting.set(true);
