@@ -9,7 +9,7 @@ import (
 )
 
 // Chain is the certificates that an upstream server showed, DER, its own first. All sessions of a connection share one. The log has it once for all sessions
-// whose chains are equal, as it has small bodies that repeat: the first to end appends it, and it goes with the last. See chainReach for how long.
+// whose chains are equal, as it has small bodies that repeat: the first appends it with its own record, and it goes with the last. See chainReach for how long.
 type Chain struct {
 	certificates [][]byte
 	key          recentKey
@@ -40,9 +40,14 @@ func (s *Store) Chain(certificates [][]byte) *Chain {
 	return c
 }
 
-// keepChain returns where the log has the chain, appending it where it does not have it at hand. The recording keeps its segment until the
+// keepChain notes on the recording where the log has its chain, appending it where the log does not have it at hand. The recording keeps its segment until the
 // index knows the session. r.mu is held.
-func (s *Store) keepChain(r *Recording, c *Chain) *Extent {
+func (s *Store) keepChain(r *Recording) {
+	t := r.session.TLS
+	if t == nil || t.Chain == nil || r.session.Certificates != nil {
+		return
+	}
+	c := t.Chain
 	s.chains.Lock() // sessions that end at once must not all append it
 	defer s.chains.Unlock()
 	at, ok := s.recent.find(c.key)
@@ -63,7 +68,7 @@ func (s *Store) keepChain(r *Recording, c *Chain) *Extent {
 		r.pinned = append(r.pinned, at.Segment)
 	}
 	c.at = at
-	return &Extent{Length: uint64(at.length), Segment: at.Segment, Slot: at.Slot}
+	r.session.Certificates = &Extent{Length: uint64(at.length), Segment: at.Segment, Slot: at.Slot}
 }
 
 // Certificates returns the certificates that a session's upstream server showed, DER one after the other. An unknown id, and a session without any, is fs.ErrNotExist.

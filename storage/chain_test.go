@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -148,6 +150,41 @@ func TestChainMovesOnWithTheLog(t *testing.T) {
 	}
 	if len(s.recent.pins) != 0 {
 		t.Errorf("pins are left: %v", s.recent.pins)
+	}
+}
+
+// A session that a SIGKILL interrupts has its certificates: the log names them as soon as it tells of the session.
+func TestCertificatesOfAnInterruptedSession(t *testing.T) {
+	dir, killed := t.TempDir(), t.TempDir()
+	s := openTest(t, dir)
+	der := noise(8, 700)
+	r := s.Begin(Session{Method: "GET", TLS: &TLS{Chain: s.Chain([][]byte{der})}})
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "index.db"} { // and with an index made anew
+		if name != "" {
+			if err := os.Remove(filepath.Join(killed, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, err := OpenStore(Config{Dir: killed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkCertificates(t, after, r.ID(), der)
+		if session, err := after.Session(r.ID()); err != nil || session.State != Interrupted {
+			t.Errorf("got %v, %v", session.State, err)
+		}
+		if err := after.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Verify(killed, true, func(problem string) { t.Error(problem) }); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -262,10 +262,8 @@ func (s *Store) finish(r *Recording) {
 		rec := &record{kind: recordDeleted, gone: deletion{IDs: []uint64{r.id}}, rec: r}
 		s.appendValue(rec, rec.gone)
 	} else {
+		s.keepChain(r)
 		session := r.snapshot()
-		if t := session.TLS; t != nil && t.Chain != nil {
-			session.Certificates = s.keepChain(r, t.Chain)
-		}
 		s.appendValue(&record{kind: recordEnded, session: &session, rec: r}, &session)
 	}
 	r.mu.Unlock()

@@ -40,6 +40,7 @@ func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
 		return
 	}
 	r.begun, r.unsaved = false, true
+	r.session.Certificates = nil // the next record says where they are then
 	again := r.finished && endLost
 	for side := range r.bodies {
 		b := &r.bodies[side]

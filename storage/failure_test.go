@@ -296,3 +296,23 @@ func TestRelaysAreHeldBackWhileSessionsWait(t *testing.T) {
 	<-full
 	eventually(t, "all is durable", func() bool { st := s.Status(); return st.DurableUntil == st.LastID })
 }
+
+// Certificates that were written before a sync that failed are written again.
+func TestFailedSyncOfCertificates(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	der := bytesOf(1, 1500)
+	session := storage.Session{Method: "GET", TLS: &storage.TLS{Chain: s.Chain([][]byte{der})}}
+	open := s.Begin(session)
+	disk.FailNth(storagetest.Sync, 1, syscall.EIO)
+	lost := s.Begin(session)
+	lost.End(storage.Done, "")
+	eventually(t, "it is durable", durable(s, lost.ID()))
+	open.End(storage.Done, "")
+	eventually(t, "it is durable", durable(s, open.ID()))
+	for _, id := range []uint64{lost.ID(), open.ID()} {
+		if got, err := s.Certificates(id); err != nil || !bytes.Equal(got, der) {
+			t.Errorf("session %d: got %d bytes, %v", id, len(got), err)
+		}
+	}
+	verify(t, s, dir)
+}

@@ -198,7 +198,7 @@ func (s *Store) Begin(begun Session) *Recording {
 	for side := range r.writers {
 		r.writers[side].rec, r.writers[side].side = r, Side(side)
 	}
-	r.session.State = Open
+	r.session.State, r.session.Certificates = Open, nil
 	for side := range r.session.Sides {
 		r.session.Sides[side].Body = Body{}
 	}

@@ -147,6 +147,9 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 	if err != nil {
 		return nil, err
 	}
+	if e := session.Certificates; e != nil && !s.hasSlot(slotID{e.Segment, e.Slot}) { // an open session is not counted among those that name them
+		session.Certificates = nil
+	}
 	whole := session.State != Open
 	for side, known := range session.streams() {
 		good, err := s.goodIncoming(&o.bodies[side], leftover)
@@ -180,6 +183,13 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 		session.State, session.Error = Interrupted, "Millpond was ended before the session was"
 	}
 	return session, nil
+}
+
+func (s *Store) hasSlot(id slotID) bool {
+	return s.index.view(func(tx *bbolt.Tx) error {
+		_, err := findSlot(tx, id)
+		return err
+	}) == nil
 }
 
 // assemble puts a body together from what the log tells of it and the incoming files' good prefixes: its first bytes, up to the first gap.

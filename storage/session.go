@@ -100,7 +100,7 @@ type Session struct {
 	Color  string `cbor:"19,keyasint,omitempty"`
 
 	HTTP2        *HTTP2    `cbor:"20,keyasint,omitempty"` // nil: not over HTTP/2
-	Certificates *Extent   `cbor:"21,keyasint,omitempty"` // where the log has TLS.Chain. Storage owns it; it is set when the session has ended
+	Certificates *Extent   `cbor:"21,keyasint,omitempty"` // where the log has TLS.Chain. Storage owns it
 	Messages     *Messages `cbor:"30,keyasint,omitempty"` // nil where its bodies are no messages that Millpond reads
 }
 

@@ -56,6 +56,7 @@ func (s *Store) flushNoted() {
 		large := r.large()
 		told := r.ended && (r.finished || r.naming == 0 && !large)
 		if r.unsaved && !told && !r.deleted && s.log.failing() == nil {
+			s.keepChain(r)
 			snapshot := r.snapshot()
 			for side := range snapshot.Sides {
 				snapshot.Sides[side].Body.Extents = nil // pieces, marks and names tell of them
