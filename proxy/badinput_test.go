@@ -105,10 +105,7 @@ func TestAmbiguousResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := startHarness(t, Config{})
-			addr := serveEach(t, func(u *peerConn) {
-				u.head()
-				u.send(tt.answer)
-			})
+			addr := serveAnswer(t, tt.answer)
 			c := h.dial()
 			c.send(get(addr, "/"))
 			want := tt.want

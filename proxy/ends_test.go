@@ -55,12 +55,7 @@ func TestClientThatLeavesEndsUpstream(t *testing.T) {
 }
 
 func TestClientThatLeavesWhileBytesPassEndsUpstream(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, c, up := startGet(t, Config{})
 	up.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
 	c.head()
 	c.Close()
@@ -95,12 +90,7 @@ func TestUpstreamThatBreaksOffBreaksTheClient(t *testing.T) {
 		{"until close, reset", "HTTP/1.1 200 OK\r\n\r\nhello", reset, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := startHarness(t, Config{})
-			o := startOrigin(t)
-			c := h.dial()
-			c.send(get(o.addr, "/"))
-			up := o.accept()
-			up.head()
+			h, c, up := startGet(t, Config{})
 			up.send(tt.answer)
 			c.expect(tt.answer)
 			tt.end(up)
@@ -120,12 +110,7 @@ func TestUpstreamThatBreaksOffBreaksTheClient(t *testing.T) {
 }
 
 func TestBrokenChunksBreakTheClient(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, c, up := startGet(t, Config{})
 	up.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n")
 	c.head()
 	if rest, _ := c.rest(); !strings.HasPrefix(rest, "5\r\nhello\r\n") || strings.Contains(rest, "0\r\n\r\n") {
@@ -245,10 +230,7 @@ func TestUpstreamWithoutAResponseIsA502(t *testing.T) {
 
 func TestCloseDelimitedBodyEndedByFINIsDone(t *testing.T) {
 	h := startHarness(t, Config{})
-	addr := serveEach(t, func(u *peerConn) {
-		u.head()
-		u.send("HTTP/1.0 200 OK\r\n\r\nhello")
-	})
+	addr := serveAnswer(t, "HTTP/1.0 200 OK\r\n\r\nhello")
 	c := h.dial()
 	c.send(get(addr, "/"))
 	if got, err := c.rest(); got != "HTTP/1.0 200 OK\r\n\r\nhello" || err != nil {

@@ -60,10 +60,7 @@ func TestRefusalsQuoteNothing(t *testing.T) {
 }
 
 func TestErrorOfAMovedExchangeQuotesNoField(t *testing.T) {
-	other := serveEach(t, func(u *peerConn) {
-		u.head()
-		u.send("HTTP/1.1 200 OK\r\nSet-Cookie SECRET\r\n\r\n")
-	})
+	other := serveAnswer(t, "HTTP/1.1 200 OK\r\nSet-Cookie SECRET\r\n\r\n")
 	h := startHarness(t, Config{RequestModifier: onRequest(func(r *http.Request) error {
 		r.URL.Host = other
 		return nil
@@ -146,10 +143,7 @@ func TestBytesAfterAResponseAreTold(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := startHarness(t, Config{})
-			addr := serveEach(t, func(u *peerConn) {
-				u.head()
-				u.send(tt.answer)
-			})
+			addr := serveAnswer(t, tt.answer)
 			c := h.dial()
 			c.send(strings.Replace(get(addr, "/"), "GET", tt.method, 1))
 			c.expect(tt.want)

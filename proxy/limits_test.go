@@ -14,12 +14,7 @@ import (
 )
 
 func TestClientThatTakesNothingForTooLongIsEnded(t *testing.T) {
-	h := startHarness(t, Config{Limits: Limits{StallTime: 100 * time.Millisecond}})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, _, up := startGet(t, Config{Limits: Limits{StallTime: 100 * time.Millisecond}})
 	up.send("HTTP/1.1 200 OK\r\n\r\n")
 	time.Sleep(200 * time.Millisecond) // silence is no stall
 	go io.Copy(up.Conn, neverending('x'))
@@ -29,12 +24,7 @@ func TestClientThatTakesNothingForTooLongIsEnded(t *testing.T) {
 }
 
 func TestInformationalHeadsAreBounded(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, c, up := startGet(t, Config{})
 	go func() {
 		for {
 			if _, err := io.WriteString(up.Conn, "HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n"); err != nil {
@@ -52,12 +42,7 @@ func TestInformationalHeadsAreBounded(t *testing.T) {
 }
 
 func TestTrailersAreBounded(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, c, up := startGet(t, Config{})
 	up.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ")
 	go io.Copy(up.Conn, neverending('x'))
 	c.head()
@@ -119,12 +104,7 @@ func TestClientsBeyondTheBoundWait(t *testing.T) {
 }
 
 func TestIdleClientIsClosed(t *testing.T) {
-	h := startHarness(t, Config{Limits: Limits{IdleTime: 50 * time.Millisecond}})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, c, up := startGet(t, Config{Limits: Limits{IdleTime: 50 * time.Millisecond}})
 	time.Sleep(2 * watchClientAfter) // no limit on a response
 	up.send("HTTP/1.1 204 No Content\r\n\r\n")
 	c.expect("HTTP/1.1 204 No Content\r\n\r\n")

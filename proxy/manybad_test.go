@@ -25,10 +25,7 @@ func TestManyBadInputsLeaveNothing(t *testing.T) {
 	closed := listenLocal(t)
 	closed.Close()
 	echo := serveEach(t, func(u *peerConn) { io.Copy(io.Discard, u) })
-	twoLengths := serveEach(t, func(u *peerConn) {
-		u.head()
-		u.send("HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabcd")
-	})
+	twoLengths := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabcd")
 	pair := upstreamCA().issue(nil, "example.com")
 	good := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{pair}}, nil)
 	bad := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{newAuthority().issue(nil, "example.com")}}, nil)

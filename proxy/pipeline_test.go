@@ -383,12 +383,7 @@ func TestModifierBodiesThatFail(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("response, panics %v", panics), func(t *testing.T) {
-			h := startHarness(t, Config{ResponseModifier: onResponse(func(r *http.Response) error { r.Body = bad(); return nil })})
-			o := startOrigin(t)
-			c := h.dial()
-			c.send(get(o.addr, "/"))
-			up := o.accept()
-			up.head()
+			h, c, up := startGet(t, Config{ResponseModifier: onResponse(func(r *http.Response) error { r.Body = bad(); return nil })})
 			up.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
 			c.head()
 			c.expect("5\r\nbegun\r\n")

@@ -189,6 +189,15 @@ func serveEach(t testing.TB, serve func(c *peerConn)) (addr string) {
 	return l.Addr().String()
 }
 
+// serveAnswer starts an origin that answers the first request of each connection so, and closes it.
+func serveAnswer(t testing.TB, answer string) (addr string) {
+	t.Helper()
+	return serveEach(t, func(u *peerConn) {
+		u.head()
+		u.send(answer)
+	})
+}
+
 // accept waits for the next connection to the origin.
 func (o *rawOrigin) accept() *peerConn {
 	o.t.Helper()
@@ -350,6 +359,18 @@ var patterned = sync.OnceValue(func() string {
 	}
 	return b.String()
 })
+
+// startGet starts a proxy, and a GET through it to an origin that has read the request's head.
+func startGet(t testing.TB, cfg Config) (h *harness, c, up *peerConn) {
+	t.Helper()
+	h = startHarness(t, cfg)
+	o := startOrigin(t)
+	c = h.dial()
+	c.send(get(o.addr, "/"))
+	up = o.accept()
+	up.head()
+	return h, c, up
+}
 
 // get is a GET in absolute form.
 func get(addr, path string) string {

@@ -38,12 +38,7 @@ func TestShutdownInterruptsWhatDoesNotEnd(t *testing.T) {
 
 // The relay is in a write to a client that reads nothing, which the stop makes fail: the client has not left.
 func TestShutdownInterruptsAWrite(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	h, _, up := startGet(t, Config{})
 	up.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
 	var sent atomic.Int64
 	go func() {

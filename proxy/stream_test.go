@@ -22,12 +22,7 @@ func TestEventsArriveAtOnce(t *testing.T) {
 		{"length", "Content-Length: 100000\r\n", func(s string) string { return s }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := startHarness(t, Config{})
-			o := startOrigin(t)
-			c := h.dial()
-			c.send(get(o.addr, "/events"))
-			up := o.accept()
-			up.head()
+			h, c, up := startGet(t, Config{})
 			up.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + tt.fields + "\r\n")
 			c.head() // before any event
 			var took []time.Duration
@@ -62,12 +57,7 @@ func TestEventsArriveAtOnce(t *testing.T) {
 
 // TestSlowClientHoldsUpstreamBack has a client read nothing: upstream gets rid of no more than socket buffers hold.
 func TestSlowClientHoldsUpstreamBack(t *testing.T) {
-	h := startHarness(t, Config{})
-	o := startOrigin(t)
-	c := h.dial()
-	c.send(get(o.addr, "/"))
-	up := o.accept()
-	up.head()
+	_, _, up := startGet(t, Config{})
 	up.send("HTTP/1.1 200 OK\r\n\r\n")
 	up.SetWriteDeadline(time.Now().Add(time.Second))
 	n, err := io.Copy(up, io.LimitReader(neverending('x'), 256<<20))
