@@ -19,6 +19,12 @@ export function MessagesPane({ api, session, messages }: { api: Api; session: Se
 	const view = useStore(pages.scroller.view);
 	const seen = visibleRows(view, view.position);
 	useEffect(() => pages.want(seen.from, seen.to), [pages, seen.from, seen.to]);
+	// The selected message stays in view when its payload takes half of the room.
+	const chosen = selected?.number;
+	const { viewport } = view;
+	useEffect(() => {
+		if (chosen !== undefined && viewport > 0) pages.scroller.reveal(chosen);
+	}, [pages, chosen, viewport]);
 	const one = messages.kind === "events" ? "event" : "message";
 	const open = session.state === "open";
 	return (
