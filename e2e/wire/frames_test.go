@@ -254,7 +254,9 @@ func (p *peer2) next() (m *message2, end bool, err error) {
 			delete(p.open, id)
 			return nil, false, resetError{id, frame.ErrCode}
 		case *http2.GoAwayFrame:
-			return nil, false, fmt.Errorf("the connection is going away: %v %q", frame.ErrCode, frame.DebugData())
+			if frame.ErrCode != http2.ErrCodeNo { // or what is open goes on
+				return nil, false, fmt.Errorf("the connection is going away: %v %q", frame.ErrCode, frame.DebugData())
+			}
 		}
 		if err != nil {
 			return nil, false, err

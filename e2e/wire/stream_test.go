@@ -9,19 +9,17 @@ import (
 	"millpond/e2e/harness"
 )
 
-const promptly = "e2e/live_test.go"
-
 var streamCases = []wireCase{
 	wireCase{
 		slug: "events-at-once", sources: "mitmproxy/mitmproxy#4469 elazarl/goproxy#475",
 		elsewhere: "Server-sent events are held back until the stream ends.",
 		here:      "Each is at the client at once: within 100 ms at the median, and none waits for a later one.",
-	}.each(shown(promptly, "TestEventsAreThereAtOnce")),
+	}.each(shown("e2e", "TestEventsAreThereAtOnce")),
 	{
 		slug: "events-until-close", sources: "saucelabs/forwarder#154 saucelabs/forwarder#812 elazarl/goproxy#794",
 		elsewhere: "Events without chunked coding stick in a buffer of 4 KiB.",
 		here:      "An event stream that only its connection's end ends is relayed at once, too.",
-		http:      shown(promptly, "TestEventsAreThereAtOnce"), https: shown(promptly, "TestEventsAreThereAtOnce"),
+		http:      shown("e2e", "TestEventsAreThereAtOnce"), https: shown("e2e", "TestEventsAreThereAtOnce"),
 		http2: not("In HTTP/2 the end of a stream ends a body, never that of the connection; the case `events-at-once` is about that."),
 	},
 	wireCase{

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -28,13 +29,13 @@ type wireCase struct {
 // proof shows that a case is right over one protocol. Exactly one of its fields is set.
 type proof struct {
 	run  func(*run) // a test of this package
-	file string     // of an existing test elsewhere, from the repository's root
+	dir  string     // of an existing test elsewhere, from the repository's root
 	test string     // its name
 	not  string     // why the case does not apply
 }
 
 func by(fn func(*run)) proof             { return proof{run: fn} }
-func shown(file, test string) proof      { return proof{file: file, test: test} }
+func shown(dir, test string) proof       { return proof{dir: dir, test: test} }
 func not(why string) proof               { return proof{not: why} }
 func (c *wireCase) proofs() [3]proof     { return [...]proof{c.http, c.https, c.http2} }
 func (c wireCase) each(p proof) wireCase { c.http, c.https, c.http2 = p, p, p; return c }
@@ -108,29 +109,50 @@ func TestTable(t *testing.T) {
 				if n != 1 {
 					t.Errorf("%s over %s is shown in %d ways; want one", c.slug, harness.Protocols[i], n)
 				}
-				if p.test != "" && !declares(t, p.file, p.test) {
-					t.Errorf("%s: %s has no %s", c.slug, p.file, p.test)
+				if p.test != "" && whereDeclared(t, p.dir, p.test) == "" {
+					t.Errorf("%s: no file of %s has %s", c.slug, p.dir, p.test)
 				}
 			}
 		}
 	}
 }
 
-// declares reports whether a file declares the test: Go's by its function, Playwright's by its title.
-func declares(t *testing.T, file, test string) bool {
+// whereDeclared returns the file of a directory that declares the test, from the repository's root, or nothing: Go's by its function, Playwright's by
+// its title.
+func whereDeclared(t *testing.T, dir, test string) (file string) {
 	t.Helper()
-	path := filepath.Join(root(), file)
-	if strings.HasSuffix(file, ".spec.ts") {
-		text, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(text), "test(\""+test+"\"")
+	for _, pattern := range []string{"*_test.go", "*.spec.ts"} {
+		paths, err := filepath.Glob(filepath.Join(root(), dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if declares(t, path, test) {
+				return dir + "/" + filepath.Base(path)
+			}
+		}
 	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	return ""
+}
+
+func declares(t *testing.T, path, test string) bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Errorf("read %s: %v", file, err)
-		return false
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(path, ".spec.ts") {
+		return bytes.Contains(text, []byte("test(\""+test+"\""))
+	}
+	if !bytes.Contains(text, []byte("func "+test+"(")) || !strings.HasPrefix(test, "Test") {
+		return false // parsing each file for each name takes long
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, d := range parsed.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == test && strings.HasPrefix(test, "Test") {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == test {
 			return true
 		}
 	}

@@ -1,3 +1,0 @@
-package wire
-
-var tlsCases, engineCases []wireCase
