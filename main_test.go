@@ -64,7 +64,13 @@ type program struct {
 
 func serve(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: command(append([]string{"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"}, args...)...), said: map[string]string{}, log: &bytes.Buffer{}}
+	return start(t, command(append([]string{"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"}, args...)...))
+}
+
+// start starts a command that serves, and reads what it says.
+func start(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{Cmd: cmd, said: map[string]string{}, log: &bytes.Buffer{}}
 	p.Stderr = p.log
 	stdout, err := p.StdoutPipe()
 	if err != nil {

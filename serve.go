@@ -29,7 +29,8 @@ const (
 )
 
 type serveCommand struct {
-	wayIn `embed:""`
+	wayIn  `embed:""`
+	wayOut `embed:""`
 
 	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
 	Token            string   `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
@@ -86,6 +87,10 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if err != nil {
 		return err
 	}
+	live, err := c.loadSettings(store, func(err error) { log.Error("the dashboard's settings are not used", "error", err) })
+	if err != nil {
+		return err
+	}
 	auth, err := c.credentials()
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	}
 	relay, err := proxy.New(proxy.Config{
 		Store: store, CA: ca, Auth: auth, ClientTLS: c.ProxyTLS, AllowPublic: c.AllowPublicClients,
-		InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
+		Rules: live.Rules, InsecureUpstream: c.InsecureUpstream, UpstreamRoots: roots,
 		Own: proxy.Owns(dashboardListener.Addr()), Logger: log,
 		Setup: server.Setup(server.SetupConfig{CA: ca.Certificate, Proxy: addrPort(clients.proxy[0]), Auth: auth != nil}),
 	})

@@ -27,15 +27,15 @@ type MinTLS struct {
 	Version string `json:"version" enum:"1.0,1.1,1.2,1.3" doc:"The oldest version that is spoken with it."`
 }
 
-// UnmarshalText reads HOST=VERSION.
-func (m *MinTLS) UnmarshalText(text []byte) error {
-	host, version, ok := strings.Cut(string(text), "=")
+// ParseMinTLS reads HOST=VERSION.
+func ParseMinTLS(text string) (MinTLS, error) {
+	host, version, ok := strings.Cut(text, "=")
 	if !ok {
-		return fmt.Errorf("%q is not HOST=VERSION, as old.example=1.0", text)
+		return MinTLS{}, fmt.Errorf("%q is not HOST=VERSION, as old.example=1.0", text)
 	}
-	m.Host, m.Version = host, version
-	_, err := compileMinTLS([]MinTLS{*m})
-	return err
+	m := MinTLS{Host: host, Version: version}
+	_, err := compileMinTLS([]MinTLS{m})
+	return m, err
 }
 
 // ClientCert is the certificate that hosts are given that ask for one: in files, which are read again when they change, or as PEM.
@@ -46,16 +46,16 @@ type ClientCert struct {
 	PEM      string `json:"pem,omitempty"` // certificate, further ones of its chain, and key
 }
 
-// UnmarshalText reads HOST=FILE, or HOST=CERT+KEY for two files.
-func (c *ClientCert) UnmarshalText(text []byte) error {
-	host, files, ok := strings.Cut(string(text), "=")
+// ParseClientCert reads HOST=FILE, or HOST=CERT+KEY for two files.
+func ParseClientCert(text string) (ClientCert, error) {
+	host, files, ok := strings.Cut(text, "=")
 	if !ok || files == "" {
-		return fmt.Errorf("%q is not HOST=FILE, as api.example=client.pem", text)
+		return ClientCert{}, fmt.Errorf("%q is not HOST=FILE, as api.example=client.pem", text)
 	}
-	c.Host = host
+	c := ClientCert{Host: host}
 	c.CertFile, c.KeyFile, _ = strings.Cut(files, "+")
-	_, err := compileClientCerts([]ClientCert{*c})
-	return err
+	_, err := compileClientCerts([]ClientCert{c})
+	return c, err
 }
 
 // Rules is what Out means, ready to be asked for each connection. It is not changed once made.

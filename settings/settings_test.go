@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -160,8 +161,8 @@ func TestClientCertificateIsReadAgain(t *testing.T) {
 	cert2, key2 := pair(t)
 	write(certFile, cert1, 1)
 	write(keyFile, key1, 1)
-	var c ClientCert
-	if err := c.UnmarshalText([]byte("a.example=" + certFile + "+" + keyFile)); err != nil {
+	c, err := ParseClientCert("a.example=" + certFile + "+" + keyFile)
+	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := Compile(Out{ClientCerts: []ClientCert{c}})
@@ -210,9 +211,12 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cert, key := pair(t)
 	err = live.Change(func(o *Out) error {
 		o.Passthrough = []string{"app.example"}
 		o.UpstreamProxy = "http://app.example" // the start's counts
+		o.MinTLS = []MinTLS{{"old.example", "1.0"}}
+		o.ClientCerts = []ClientCert{{Host: "mutual.example", PEM: string(cert) + string(key)}}
 		return nil
 	})
 	if err != nil {
@@ -227,6 +231,9 @@ func TestLive(t *testing.T) {
 		r := live.Rules()
 		if !r.Passthrough("flag.example", "443") || !r.Passthrough("app.example", "443") || r.Passthrough("a b", "443") {
 			t.Error("not what was set passes unread")
+		}
+		if r.MinTLS("old.example", "443") != tls.VersionTLS10 || r.ClientCert("mutual.example", "443") == nil {
+			t.Error("what was set of TLS does not hold")
 		}
 		if via := r.UpstreamProxy("http", "x.example:80"); via == nil || via.Authority != "flag.example:80" {
 			t.Errorf("the upstream proxy is %v", via)
