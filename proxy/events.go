@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +18,11 @@ import (
 // codedEnd is how long the end of a session waits until the last events of a coded event stream are decoded: they are behind by a moment, unless the disk stalls.
 const codedEnd = 250 * time.Millisecond
 
+// isEventStream reports whether the response has a body that is one.
 func (x *exchange) isEventStream() bool {
+	if x.sent.head.method == http.MethodHead || x.got.head.status == http.StatusNoContent || x.got.head.status == http.StatusNotModified {
+		return false
+	}
 	text, _ := x.got.head.value("Content-Type")
 	media, _, _ := strings.Cut(text, ";")
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")

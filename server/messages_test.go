@@ -436,7 +436,7 @@ func BenchmarkMessagesPage(b *testing.B) {
 	list := fmt.Sprintf("/api/sessions/%d/messages", s.rec.ID())
 	began := time.Now()
 	r.page(fmt.Sprintf("%s?from=%d&limit=100", list, million-100))
-	b.ReportMetric(time.Since(began).Seconds(), "s/first")
+	first := time.Since(began)
 	n := 0
 	for b.Loop() {
 		if page := r.page(fmt.Sprintf("%s?from=%d&limit=100", list, n*7919%(million-100))); len(page.Messages) != 100 {
@@ -444,4 +444,5 @@ func BenchmarkMessagesPage(b *testing.B) {
 		}
 		n++
 	}
+	b.ReportMetric(first.Seconds(), "s/first") // which decompresses all before it
 }

@@ -50,7 +50,7 @@ func (i *Inflater) Message(w io.Writer, payload io.Reader, size uint64) error {
 func (i *Inflater) Damaged() bool { return i.err != nil }
 
 func (i *Inflater) message(w io.Writer, payload io.Reader, size uint64) error {
-	i.in = source{payload: payload}
+	i.in.begin(payload)
 	if i.Fresh || i.r == nil {
 		i.past = i.past[:0]
 		i.reset()
@@ -116,6 +116,12 @@ type source struct {
 	tailed  bool
 	synced  bool  // the tail was taken as what it is: the end of a block, on which a message ends
 	err     error // of payload
+}
+
+// begin begins a message. What buf holds stays: to clear it would be most of what a short message costs.
+func (s *source) begin(payload io.Reader) {
+	s.payload, s.part, s.rest, s.err = payload, nil, "", nil
+	s.tailed, s.synced = false, false
 }
 
 func (s *source) fill() error {
