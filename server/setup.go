@@ -62,7 +62,7 @@ func Setup(cfg SetupConfig) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin") // the page at the proxy's address loads a picture from its names
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src http://millpond.internal https://check.millpond.internal; "+
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src data: http://millpond.internal https://check.millpond.internal; "+
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		mux.ServeHTTP(w, r)
 	})

@@ -61,7 +61,12 @@ function Device(props: { address: string; addresses: string[]; auth: boolean; on
 				<li>Bring the device into the same network as this machine, and scan the code, or open its address. The page that opens has the steps for the device.</li>
 				<li>
 					Set its HTTP proxy to <span className="data">{host}</span>, port <span className="data">{port}</span>
-					{auth && ", with the user name and password that --proxy-auth names"}.
+					{auth && (
+						<>
+							, with the user name and password of <span className={`data ${styles.flag}`}>--proxy-auth</span>
+						</>
+					)}
+					.
 				</li>
 				<li>Install the certificate from that page, and trust it. The page tells when it is so.</li>
 				<li>Open any page on the device. Its sessions appear here as they happen.</li>
