@@ -178,7 +178,7 @@ func TestInsecureUpstreamIsAcceptedAndRecorded(t *testing.T) {
 		if s.TLS.ClientVersion != "TLS 1.3" || s.TLS.UpstreamVersion != "TLS 1.3" || s.TLS.ClientCipher == "" || s.TLS.UpstreamCipher == "" {
 			t.Errorf("session lacks versions or cipher suites: %+v", s.TLS)
 		}
-		if m := s.Timing; m.Connect.IsZero() || m.Connected.Before(m.Connect) || m.Secured.Before(m.Connected) {
+		if m := s.Timing.Connection(); m.Connect.IsZero() || m.Connected.Before(m.Connect) || m.Secured.Before(m.Connected) {
 			t.Errorf("timings are not in order: %+v", m)
 		}
 	}

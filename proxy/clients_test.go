@@ -89,8 +89,8 @@ func TestCurl(t *testing.T) {
 				if s.TLS == nil || s.TLS.ClientVersion == "" || s.TLS.UpstreamVersion == "" {
 					t.Errorf("session without TLS: %+v", s.TLS)
 				}
-				if s.HasFlag(storage.FlagReused) != (i == 1) || s.Timing.Secured.IsZero() != (i == 1) {
-					t.Errorf("session %d: flags %v, secured %v", i, s.Flags, s.Timing.Secured)
+				if s.HasFlag(storage.FlagReused) != (i == 1) || s.Timing.Connection().Secured.IsZero() != (i == 1) {
+					t.Errorf("session %d: flags %v, secured %v", i, s.Flags, s.Timing.Connection().Secured)
 				}
 			}
 		})

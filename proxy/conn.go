@@ -94,7 +94,7 @@ type upstreamConn struct {
 	addr   string // the address dialled, host:port, resolved
 	asked  string // the authority that was asked for
 	used   bool   // it has served an exchange
-	dialed dialTimes
+	dialed storage.Setup
 	tls    *storage.TLS // nil without TLS
 	writes deadline
 	watch  *watch      // of its idle times; made when first needed
@@ -104,16 +104,8 @@ type upstreamConn struct {
 	absolute bool                    // requests go to via in absolute form
 }
 
-// dialTimes are the moments of a connection to upstream, and of the client's TLS that it was made for; see storage.Timing.
-type dialTimes struct{ connect, resolved, connected, hello, secured, clientSecured time.Time }
-
-func (d *dialTimes) note(t *storage.Timing) {
-	t.Connect, t.Resolved, t.Connected = d.connect, d.resolved, d.connected
-	t.ClientHello, t.Secured, t.ClientSecured = d.hello, d.secured, d.clientSecured
-}
-
 // newUpstream makes an upstreamConn of a connection that stands.
-func newUpstream(nc net.Conn, addr string, dialed dialTimes, tls *storage.TLS) *upstreamConn {
+func newUpstream(nc net.Conn, addr string, dialed storage.Setup, tls *storage.TLS) *upstreamConn {
 	u := &upstreamConn{Conn: nc, r: bufio.NewReaderSize(nc, upstreamReadSize), addr: addr, dialed: dialed, tls: tls}
 	u.writes.set = nc.SetWriteDeadline
 	return u

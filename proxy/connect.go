@@ -69,7 +69,7 @@ func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, aut
 	}
 	dialing, cancel := context.WithCancel(ctx)
 	leaving := startPeek(c, c.r, cancel) // a client that leaves ends the dial
-	s.Timing.Connect = time.Now()
+	s.Timing.Setup = &storage.Setup{Connect: time.Now()}
 	up, err := p.dial(dialing, "tcp", authority)
 	if err != nil {
 		cancel()
@@ -81,7 +81,7 @@ func (p *Proxy) serveTarget(ctx context.Context, c *conn, s storage.Session, aut
 	defer up.Close()
 	defer context.AfterFunc(ctx, func() { bottom(up).Close() })()
 	s.Upstream = up.addr
-	up.dialed.note(&s.Timing)
+	s.Timing.Setup = &up.dialed
 	if up.via != nil {
 		s.SetFlag(storage.FlagUpstreamProxy)
 	}

@@ -29,10 +29,8 @@ var errWantsCertificate = errors.New("upstream wants a client certificate")
 // dial connects to an authority, host:port, with TLS where the scheme is https; then one of the protocols is negotiated (ALPN).
 // Its errors are *upstreamError.
 func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ...string) (*upstreamConn, error) {
-	times := dialTimes{connect: time.Now()}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		DNSDone: func(httptrace.DNSDoneInfo) { times.resolved = time.Now() },
-	})
+	times := storage.Setup{Connect: time.Now()}
+	ctx = noteLookUp(ctx, &times)
 	via := p.rules().UpstreamProxy(scheme, authority)
 	nc, err := p.reach(ctx, via, authority)
 	if err != nil {
@@ -42,7 +40,7 @@ func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ..
 		}
 		return nil, explainDial(authority, err)
 	}
-	times.connected = time.Now()
+	times.Connected = time.Now()
 	up := newUpstream(nc, nc.RemoteAddr().String(), times, nil)
 	up.asked, up.via = authority, via
 	if scheme != "https" {
@@ -55,6 +53,13 @@ func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ..
 		return nil, explainTLS(authority, err)
 	}
 	return secured, nil
+}
+
+// noteLookUp returns a context for a dial that notes when the name was looked up.
+func noteLookUp(ctx context.Context, times *storage.Setup) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSDone: func(httptrace.DNSDoneInfo) { times.Resolved = time.Now() },
+	})
 }
 
 // dialContext connects over TCP, but never to ourselves. It has the shape that http.Transport wants.
@@ -168,7 +173,7 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	info.Chain = p.chain(state.PeerCertificates)
 	info.UpstreamVersion, info.UpstreamCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	times := up.dialed
-	times.secured = time.Now()
+	times.Secured = time.Now()
 	secured := newUpstream(tc, up.addr, times, info)
 	secured.asked, secured.via = up.asked, up.via
 	return secured, nil

@@ -97,7 +97,7 @@ func (x *exchange) noteUpstream(s *storage.Session) {
 		s.SetFlag(storage.FlagReused)
 		return
 	}
-	up.dialed.note(&s.Timing)
+	s.Timing.Setup = &up.dialed
 }
 
 // wrote says that the request's last byte was written.
@@ -170,7 +170,10 @@ func (x *exchange) chunked(side storage.Side, c *chunks) {
 	}
 	x.rec.Change(func(s *storage.Session) {
 		m := &s.Sides[side]
-		m.Trailers, m.ChunkExtensions, m.ChunkExtensionsCut = c.trailers, c.extensions, c.extensionCut
+		m.Trailers = c.trailers
+		if c.extensions != nil {
+			m.Chunks = &storage.Chunks{Extensions: c.extensions, Cut: c.extensionCut}
+		}
 	})
 }
 

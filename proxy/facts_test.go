@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -19,16 +18,17 @@ import (
 
 // moments names the moments of a timing that came, in the order of time.
 func moments(t storage.Timing) string {
+	made := t.Connection()
 	all := []struct {
 		name string
 		at   time.Time
 	}{ // in the order of an exchange on a fresh connection, in which equal times stay
-		{"connect", t.Connect},
-		{"resolved", t.Resolved},
-		{"connected", t.Connected},
-		{"hello", t.ClientHello},
-		{"secured", t.Secured},
-		{"client secured", t.ClientSecured},
+		{"connect", made.Connect},
+		{"resolved", made.Resolved},
+		{"connected", made.Connected},
+		{"hello", made.ClientHello},
+		{"secured", made.Secured},
+		{"client secured", made.ClientSecured},
 		{"started", t.Started},
 		{"sent", t.RequestSent},
 		{"first byte", t.FirstByte},
@@ -38,7 +38,8 @@ func moments(t storage.Timing) string {
 	slices.SortStableFunc(all, func(a, b struct {
 		name string
 		at   time.Time
-	}) int {
+	},
+	) int {
 		return a.at.Compare(b.at)
 	})
 	var came []string
@@ -65,17 +66,10 @@ func factsRig(t *testing.T, secure, http2 bool) (h *harness, client *http.Client
 	}
 	h = startHarness(t, cfg)
 	t.Cleanup(server.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(h.p.cfg.CA.Certificate())
-	tr := &http.Transport{
-		Proxy:           http.ProxyURL(&url.URL{Scheme: "http", Host: h.addr}),
-		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2, DisableCompression: true,
-	}
-	t.Cleanup(tr.CloseIdleConnections)
 	origin, _ = url.Parse(server.URL)
 	_, port, _ := net.SplitHostPort(origin.Host)
 	origin.Host = net.JoinHostPort("localhost", port) // a name, so that it is looked up
-	return h, &http.Client{Transport: tr}, origin, chain
+	return h, h.client(http2), origin, chain
 }
 
 func TestTimingsAndConnectionFacts(t *testing.T) {
@@ -143,7 +137,7 @@ func TestCertificatesOfARefusedServer(t *testing.T) {
 	if err != nil || !bytes.Equal(der, cert.Certificate[0]) {
 		t.Errorf("got %d bytes, %v, of %v %s", len(der), err, s.State, s.Error)
 	}
-	if s.TLS == nil || !strings.HasPrefix(s.TLS.JA4, "t13d") || s.Timing.ClientHello.IsZero() {
+	if s.TLS == nil || !strings.HasPrefix(s.TLS.JA4, "t13d") || s.Timing.Connection().ClientHello.IsZero() {
 		t.Errorf("got %+v, %+v", s.TLS, s.Timing)
 	}
 }

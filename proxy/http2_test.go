@@ -44,14 +44,19 @@ func startHTTP2(t testing.TB, cfg Config, handler http.HandlerFunc) *http2Rig {
 	cfg.UpstreamRoots.AddCert(origin.Certificate())
 	h := startHarness(t, cfg)
 	t.Cleanup(origin.Close)
+	return &http2Rig{h, origin, h.client(true)}
+}
+
+// client returns a client that goes through the proxy and trusts it.
+func (h *harness) client(http2 bool) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(h.p.cfg.CA.Certificate())
 	tr := &http.Transport{
 		Proxy:           http.ProxyURL(&url.URL{Scheme: "http", Host: h.addr}),
-		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2, DisableCompression: true,
 	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http2Rig{h, origin, &http.Client{Transport: tr}}
+	h.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
 }
 
 func (r *http2Rig) do(req *http.Request) (*http.Response, string) {
@@ -157,7 +162,7 @@ func TestHTTP2SessionTellsWhatPassed(t *testing.T) {
 		t.Errorf("informational %q", res.Informational)
 	}
 	tm := s.Timing
-	if tm.Started.IsZero() || tm.Connected.IsZero() || tm.Secured.IsZero() || tm.RequestSent.Before(tm.Started) || tm.ResponseHead.Before(tm.RequestSent) || tm.Ended.Before(tm.ResponseHead) {
+	if tm.Started.IsZero() || tm.Connection().Connected.IsZero() || tm.Connection().Secured.IsZero() || tm.RequestSent.Before(tm.Started) || tm.ResponseHead.Before(tm.RequestSent) || tm.Ended.Before(tm.ResponseHead) {
 		t.Errorf("timing %+v", tm)
 	}
 }

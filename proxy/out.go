@@ -18,6 +18,7 @@ import (
 	xproxy "golang.org/x/net/proxy"
 
 	"millpond/settings"
+	"millpond/storage"
 )
 
 // rules returns what holds now of the ways out. A connection keeps to those that held when it was made.
@@ -196,12 +197,12 @@ func (p *Proxy) dialRequest(ctx context.Context, scheme, authority string) (*ups
 	if p.isOwn(authority) {
 		return nil, explainDial(authority, errLoop)
 	}
-	times := dialTimes{connect: time.Now()}
-	nc, err := p.dialProxy(ctx, via)
+	times := storage.Setup{Connect: time.Now()}
+	nc, err := p.dialProxy(noteLookUp(ctx, &times), via)
 	if err != nil {
 		return nil, err
 	}
-	times.connected = time.Now()
+	times.Connected = time.Now()
 	up := newUpstream(nc, nc.RemoteAddr().String(), times, nil)
 	up.asked, up.via, up.absolute = authority, via, true
 	return up, nil

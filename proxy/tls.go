@@ -94,7 +94,7 @@ func (m *mirror) plainAlert() string {
 // configFor never fails for upstream's sake: where the client would take an HTTP answer, it gets our certificate, so that the reason can be told inside.
 func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	m.hello, m.sni, m.ja4 = true, hello.ServerName, ja4(hello)
-	m.up.dialed.hello = time.Now()
+	m.up.dialed.ClientHello = time.Now()
 	name := m.sni
 	if name == "" {
 		name, _, _ = splitAuthority(m.authority) // it was dialled, so it splits
@@ -159,7 +159,7 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 	defer up.Close()
 
 	s.Protocol, s.TLS = "TLS", &storage.TLS{ServerName: m.sni, JA4: m.ja4}
-	up.dialed.note(&s.Timing)
+	s.Timing.Setup = &up.dialed
 	switch {
 	case ctx.Err() != nil:
 		p.record(s, storage.Interrupted, "Millpond was stopped during the TLS handshake")
@@ -186,11 +186,11 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 
 	state := tc.ConnectionState()
 	info := up.tls
-	up.dialed.clientSecured = time.Now()
+	up.dialed.ClientSecured = time.Now()
 	info.JA4 = m.ja4
 	info.ClientVersion, info.ClientCipher = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	s.TLS = info
-	up.dialed.note(&s.Timing)
+	s.Timing.Setup = &up.dialed
 	if info.UpstreamError != "" {
 		s.SetFlag(storage.FlagInsecure)
 	}

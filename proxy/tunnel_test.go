@@ -288,7 +288,7 @@ func TestTunnelEndsWhenAHalfClosedPeerVanishes(t *testing.T) {
 	near, far := tcpPair(t)      // client, and the proxy's end of it
 	near2, far2 := tcpPair(t)    // upstream, and the proxy's end of it
 	rec := p.store.Begin(storage.Session{Method: http.MethodConnect, Host: "example.com:1"})
-	c, up := newConn(far, &client{}), newUpstream(far2, "", dialTimes{}, nil)
+	c, up := newConn(far, &client{}), newUpstream(far2, "", storage.Setup{}, nil)
 	closeWrite(near)
 	go func() {
 		io.ReadAll(near2) // the half-close has passed

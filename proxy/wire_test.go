@@ -34,8 +34,8 @@ func TestChunkExtensionsAreOnTheSession(t *testing.T) {
 	c.expect(sent)
 	s := h.session(1)
 	for side, m := range s.Sides {
-		if got := fmt.Sprint(m.ChunkExtensions); got != fmt.Sprint(want) || m.ChunkExtensionsCut != 0 {
-			t.Errorf("%v: got %s, %d more bytes, want %v", storage.Side(side), got, m.ChunkExtensionsCut, want)
+		if got := fmt.Sprint(m.Chunks.Extensions); got != fmt.Sprint(want) || m.Chunks.Cut != 0 {
+			t.Errorf("%v: got %s, %d more bytes, want %v", storage.Side(side), got, m.Chunks.Cut, want)
 		}
 		if m.Framing != storage.FramingChunked || string(m.Trailers) != "X-Sum: 6\r\n\r\n" {
 			t.Errorf("%v: framing %v, trailers %q", storage.Side(side), m.Framing, m.Trailers)
@@ -67,11 +67,11 @@ func TestChunkExtensionsAreBounded(t *testing.T) {
 		c.expect(body)
 		m := h.session(uint64(n + 1)).Sides[storage.Response]
 		total := 0
-		for _, e := range m.ChunkExtensions {
+		for _, e := range m.Chunks.Extensions {
 			total += len(e.Text)
 		}
-		if len(m.ChunkExtensions) != test.kept || total != test.bytes || m.ChunkExtensionsCut != uint64(test.left) {
-			t.Errorf("%s: got %d of %d bytes, %d bytes left out, want %d of %d, %d", test.name, len(m.ChunkExtensions), total, m.ChunkExtensionsCut, test.kept, test.bytes, test.left)
+		if len(m.Chunks.Extensions) != test.kept || total != test.bytes || m.Chunks.Cut != uint64(test.left) {
+			t.Errorf("%s: got %d of %d bytes, %d bytes left out, want %d of %d, %d", test.name, len(m.Chunks.Extensions), total, m.Chunks.Cut, test.kept, test.bytes, test.left)
 		}
 	}
 }

@@ -30,22 +30,23 @@ func summaryOf(r *storage.Row) Summary {
 }
 
 func sessionOf(r *storage.Row, s *storage.Session) Session {
+	made := s.Timing.Connection()
 	out := Session{
 		Summary:  summaryOf(r),
 		Request:  messageOf(&s.Sides[storage.Request]),
 		Response: messageOf(&s.Sides[storage.Response]),
 		Timing: Timing{
 			Started:      s.Timing.Started,
-			Connect:      moment(s.Timing.Connect),
-			Connected:    moment(s.Timing.Connected),
-			Secured:      moment(s.Timing.Secured),
+			Connect:      moment(made.Connect),
+			Connected:    moment(made.Connected),
+			Secured:      moment(made.Secured),
 			RequestSent:  moment(s.Timing.RequestSent),
 			ResponseHead: moment(s.Timing.ResponseHead),
 			Ended:        moment(s.Timing.Ended),
 
-			Resolved:      moment(s.Timing.Resolved),
-			ClientHello:   moment(s.Timing.ClientHello),
-			ClientSecured: moment(s.Timing.ClientSecured),
+			Resolved:      moment(made.Resolved),
+			ClientHello:   moment(made.ClientHello),
+			ClientSecured: moment(made.ClientSecured),
 			FirstByte:     moment(s.Timing.FirstByte),
 		},
 	}
@@ -75,10 +76,13 @@ func messageOf(m *storage.Message) Message {
 			SHA256: hex.EncodeToString(m.Body.SHA256), Missing: m.Body.Missing,
 			Coding: codingOf(m.Head),
 		},
-		Framing: m.Framing.String(), ChunkExtensionsCut: m.ChunkExtensionsCut,
+		Framing: m.Framing.String(),
 	}
-	for _, e := range m.ChunkExtensions {
-		out.ChunkExtensions = append(out.ChunkExtensions, ChunkExtension{e.Offset, e.Size, latin1(e.Text)})
+	if m.Chunks != nil {
+		out.ChunkExtensionsCut = m.Chunks.Cut
+		for _, e := range m.Chunks.Extensions {
+			out.ChunkExtensions = append(out.ChunkExtensions, ChunkExtension{e.Offset, e.Size, latin1(e.Text)})
+		}
 	}
 	for _, head := range m.Informational {
 		out.Informational = append(out.Informational, latin1(head))

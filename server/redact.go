@@ -29,9 +29,13 @@ func redact(s *storage.Session) {
 		for j, head := range m.Informational {
 			m.Informational[j] = redactHead(head)
 		}
-		m.ChunkExtensions = slices.Clone(m.ChunkExtensions)
-		for j := range m.ChunkExtensions {
-			m.ChunkExtensions[j].Text = []byte(hidden)
+		if m.Chunks != nil {
+			chunks := *m.Chunks
+			chunks.Extensions = slices.Clone(chunks.Extensions)
+			for j := range chunks.Extensions {
+				chunks.Extensions[j].Text = []byte(hidden)
+			}
+			m.Chunks = &chunks
 		}
 	}
 	if s.HTTP2 != nil && len(s.HTTP2.Away) > 0 {

@@ -99,16 +99,16 @@ func TestFieldsOf(t *testing.T) {
 func TestRedactHidesWhatFramesSay(t *testing.T) {
 	secretly := []byte(";" + secretWord)
 	session := storage.Session{HTTP2: &storage.HTTP2{Stream: 3, Away: []storage.GoAway{{By: storage.ByUpstream, Debug: secretly, Size: 9}, {By: storage.ByClient}}}}
-	session.Sides[storage.Response].ChunkExtensions = []storage.ChunkExtension{{Offset: 1, Text: secretly}}
+	session.Sides[storage.Response].Chunks = &storage.Chunks{Extensions: []storage.ChunkExtension{{Offset: 1, Text: secretly}}}
 	before := session
 	redact(&session)
-	if got := session.Sides[storage.Response].ChunkExtensions[0]; string(got.Text) != hidden || got.Offset != 1 {
+	if got := session.Sides[storage.Response].Chunks.Extensions[0]; string(got.Text) != hidden || got.Offset != 1 {
 		t.Errorf("the extension is %+v", got)
 	}
 	if got := session.HTTP2.Away; string(got[0].Debug) != hidden || got[0].Size != 9 || got[1].Debug != nil || session.HTTP2.Stream != 3 {
 		t.Errorf("GOAWAY is %+v", got)
 	}
-	if string(before.HTTP2.Away[0].Debug) != string(secretly) || string(before.Sides[storage.Response].ChunkExtensions[0].Text) != string(secretly) {
+	if string(before.HTTP2.Away[0].Debug) != string(secretly) || string(before.Sides[storage.Response].Chunks.Extensions[0].Text) != string(secretly) {
 		t.Error("the record was written to")
 	}
 }

@@ -20,8 +20,8 @@ func TestSessionTellsOfTheWire(t *testing.T) {
 			ClientSettings: []storage.Setting{{ID: 4, Value: 65535}, {ID: 0x0a0a, Value: 1}},
 		}
 		m := &s.Sides[storage.Response]
-		m.Framing, m.ChunkExtensionsCut = storage.FramingChunked, 9
-		m.ChunkExtensions = []storage.ChunkExtension{{Offset: 3, Size: 2, Text: []byte(";a=\xe9")}}
+		m.Framing = storage.FramingChunked
+		m.Chunks = &storage.Chunks{Extensions: []storage.ChunkExtension{{Offset: 3, Size: 2, Text: []byte(";a=\xe9")}}, Cut: 9}
 	})
 	rec.End(storage.Done, "")
 	var got Session

@@ -112,9 +112,7 @@ type Message struct {
 	Trailers      []byte   `cbor:"4,keyasint,omitempty"` // in the form of Head, without a start line
 	Body          Body     `cbor:"5,keyasint"`
 	Framing       Framing  `cbor:"6,keyasint,omitempty"`
-
-	ChunkExtensions    []ChunkExtension `cbor:"7,keyasint,omitempty"` // the first of them
-	ChunkExtensionsCut uint64           `cbor:"8,keyasint,omitempty"` // bytes of further ones, which are not kept
+	Chunks        *Chunks  `cbor:"9,keyasint,omitempty"` // what its chunked framing held beside the data; nil for nothing
 }
 
 // Body tells what is kept of one side's body. Storage owns it: what a caller puts here is ignored.
@@ -135,21 +133,32 @@ type Extent struct {
 	Chunk   []byte `cbor:"4,keyasint,omitempty"` // SHA-256 of the chunk's content
 }
 
-// Timing holds the moments of a session; the zero time where one did not come. Those of its connection may be before Started, and are only on the first session that
-// used it. It is stored as timingMoments.
+// Timing holds the moments of a session; the zero time where one did not come. It is stored as timingMoments.
 type Timing struct {
 	Started      time.Time // the request's first byte
-	Connect      time.Time // the dial to upstream began
-	Connected    time.Time // TCP to upstream stood
-	Secured      time.Time // TLS to upstream stood
 	RequestSent  time.Time // the request's last byte was written
+	FirstByte    time.Time // the response's first byte came, or that of an informational one; over HTTP/2 it is ResponseHead
 	ResponseHead time.Time // the response's head was complete
 	Ended        time.Time
+	Setup        *Setup // how its connection was made; nil where that is not known, and on a connection that had served before
+}
 
+// Setup holds the moments in which a connection to upstream was made. They may all be before the session began. Sessions share it: it is not changed once one has it.
+type Setup struct {
+	Connect       time.Time // the dial to upstream began
 	Resolved      time.Time // upstream's name was looked up; that began with Connect. Not where upstream was an address
+	Connected     time.Time // TCP to upstream stood
 	ClientHello   time.Time // what the client asks of TLS was read: TLS to upstream began
+	Secured       time.Time // TLS to upstream stood
 	ClientSecured time.Time // TLS to the client stood
-	FirstByte     time.Time // the response's first byte came, or that of an informational one; over HTTP/2 it is ResponseHead
+}
+
+// Connection returns the moments of Setup, none where there is no Setup.
+func (t *Timing) Connection() Setup {
+	if t.Setup == nil {
+		return Setup{}
+	}
+	return *t.Setup
 }
 
 // TLS tells what was negotiated.

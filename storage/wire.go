@@ -24,6 +24,12 @@ func (f Framing) String() string {
 	return fmt.Sprintf("framing(%d)", uint8(f))
 }
 
+// Chunks tells what stood in a chunked body's framing beside the sizes. It is not changed once a session has it.
+type Chunks struct {
+	Extensions []ChunkExtension `cbor:"1,keyasint"`           // the first of them
+	Cut        uint64           `cbor:"2,keyasint,omitempty"` // bytes of further ones, which are not kept
+}
+
 // ChunkExtension is what a chunk's size line held after the size. RFC 9112, section 7.1.1.
 type ChunkExtension struct {
 	_      struct{} `cbor:",toarray"`

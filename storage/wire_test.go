@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -24,7 +25,7 @@ func TestOlderRecordReads(t *testing.T) {
 		t.Fatalf("read %s: %v", hex.EncodeToString(old), err)
 	}
 	s := rec.session
-	if s.ID != 7 || s.State != Done || s.Host != "example.com" || s.TLS.ALPN != "h2" || s.Sides[Response].Body.Size != 3 || s.Timing.Ended.UnixNano() != 7 {
+	if s.ID != 7 || s.State != Done || s.Host != "example.com" || s.TLS.ALPN != "h2" || s.Sides[Response].Body.Size != 3 || s.Timing.Ended.UnixNano() != 7 || s.Timing.Connection().Secured.UnixNano() != 4 {
 		t.Errorf("got %+v", s)
 	}
 	if s.HTTP2 != nil || s.Sides[Request].Framing != FramingUnknown || s.Sides[Request].Framing.String() != "" {
@@ -39,8 +40,9 @@ func TestWireFactsAreStored(t *testing.T) {
 		ClientSettings: []Setting{{ID: 4, Value: 1<<32 - 1}}, UpstreamSettings: []Setting{{ID: 3, Value: 0}},
 	}}
 	want.Sides[Response].Framing = FramingChunked
-	want.Sides[Response].ChunkExtensions = []ChunkExtension{{Offset: 5, Size: 1, Text: []byte(";\xff")}}
-	want.Sides[Response].ChunkExtensionsCut = 12
+	want.Sides[Response].Chunks = &Chunks{Extensions: []ChunkExtension{{Offset: 5, Size: 1, Text: []byte(";\xff")}}, Cut: 12}
+	now := time.Now().UTC().Round(0)
+	want.Timing = Timing{Started: now, FirstByte: now.Add(1), Setup: &Setup{Connect: now.Add(2), ClientSecured: now.Add(3)}}
 	err := encoded(&want, func(b []byte) error {
 		rec, err := decodeRecord(recordEnded, place{}, b)
 		if err != nil {
