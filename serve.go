@@ -127,7 +127,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	dashboard, err := server.New(server.Config{
 		Store: store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
 		Proxies: clients.proxyAddrs(), ProxyAuth: auth != nil, Dashboard: dashboardAddr,
-		Version: version, Profiles: c.Profiles, Logger: log,
+		Settings: live, Version: version, Profiles: c.Profiles, Logger: log,
 	})
 	if err != nil {
 		return err

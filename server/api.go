@@ -38,6 +38,7 @@ func (s *Server) register() huma.API {
 	s.registerSessions(api)
 	s.registerShares(api)
 	s.registerShared(api)
+	s.registerSettings(api)
 	huma.Register(api, operation("GET", "/api/status", "get-status", "How Millpond is"), s.getStatus)
 	huma.Register(api, operation("POST", "/api/login", "login", "Exchange the token for a cookie",
 		"With `Authorization: Bearer T` alone. The cookie is `HttpOnly`, lives a week, and its name holds the port, because browsers share cookies among ports."), s.login)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"millpond/settings"
 	"millpond/storage"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	// AllowHosts are further names, "name" or "name:port", by which browsers may call the dashboard, and whose pages may call it.
 	// Loopback's names, and the address that a connection came in on, are allowed without.
 	AllowHosts []string
+
+	Settings *settings.Live // how upstream is reached. Nil: what the store keeps
 
 	Proxies   []netip.AddrPort // the proxy's listeners, at least one
 	ProxyAuth bool             // the proxy's clients must show credentials
@@ -79,6 +82,11 @@ func New(cfg Config) (*Server, error) {
 	s.started = s.now()
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	var err error
+	if s.cfg.Settings == nil {
+		if s.cfg.Settings, err = settings.Load(s.store, settings.Out{}, nil); err != nil {
+			return nil, err
+		}
+	}
 	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"sync"
@@ -52,6 +53,24 @@ func compileClientCerts(list []ClientCert) ([]*hostCert, error) {
 		out[i] = h
 	}
 	return out, nil
+}
+
+// Leaf returns the certificate as it is now.
+func (c ClientCert) Leaf() (*x509.Certificate, error) {
+	var pair *tls.Certificate
+	var err error
+	switch {
+	case c.CertFile == "":
+		pair, err = parsePair([]byte(c.PEM), []byte(c.PEM))
+	case c.KeyFile == "":
+		pair, err = readPair(c.CertFile, c.CertFile)
+	default:
+		pair, err = readPair(c.CertFile, c.KeyFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pair.Leaf, nil
 }
 
 // current returns the certificate, read anew if a file was replaced since. While the new files do not fit together the old one is used: one is replaced

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
+// maxURL bounds the URL of a proxy: host, user name and password have 255 characters at most, and each may be percent-encoded.
+const maxURL = 3000
+
 // UpstreamProxy is the proxy through which upstream is reached.
 type UpstreamProxy struct {
 	Scheme    string        // http, https or socks5
@@ -24,6 +27,9 @@ type UpstreamProxy struct {
 // environment variable NO_PROXY: names, which mean those below them too, names with a leading dot, addresses, networks, each with or without a port, and *.
 // Loopback and localhost always go direct. Errors do not quote the credentials.
 func ParseUpstreamProxy(text string, noProxy []string) (*UpstreamProxy, error) {
+	if len(text) > maxURL {
+		return nil, fmt.Errorf("it is longer than %d characters", maxURL)
+	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
@@ -76,6 +82,15 @@ func (p *UpstreamProxy) Redacted() string {
 		u.User = url.User(p.User.Username())
 	}
 	return u.String()
+}
+
+// HasPassword reports whether the URL held a password.
+func (p *UpstreamProxy) HasPassword() bool {
+	if p.User == nil {
+		return false
+	}
+	_, has := p.User.Password()
+	return has
 }
 
 func (p *UpstreamProxy) serves(scheme, authority string) bool {

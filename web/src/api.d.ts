@@ -223,6 +223,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How upstream is reached
+         * @description Settings of the start (flags, environment, settings file) and those that were made here, each with where it comes from.
+         */
+        get: operations["get-settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change how upstream is reached
+         * @description What is set holds at once, for new connections, and is kept. What the start set cannot be changed here.
+         */
+        patch: operations["change-settings"];
+        trace?: never;
+    };
     "/api/shared/{share}": {
         parameters: {
             query?: never;
@@ -531,6 +555,23 @@ export interface components {
             /** @description As on the wire, from the byte after the size on, one character a byte. */
             text: string;
         };
+        ClientCertChange: {
+            /** @description A host pattern. */
+            host: string;
+            /** @description The certificate, further ones of its chain, and its private key. Absent: those that are set for this host stay. */
+            pem?: string;
+        };
+        ClientCertSetting: {
+            /** @description dashboard, or what set it at the start: a flag, as --passthrough, or a file with the line. Only the dashboard's can be changed. */
+            from: string;
+            /** @description A host pattern: api.example, *.example for the names below, .example for both, an address or network, *; each with or without a port. */
+            host: string;
+            /** Format: date-time */
+            not_after?: string;
+            /** @description Why its file cannot be read now; the certificate that was read before is used. */
+            problem?: string;
+            subject?: string;
+        };
         Deleted: {
             /** Format: int64 */
             deleted: number;
@@ -590,6 +631,12 @@ export interface components {
         HTTP2Settings: {
             client: components["schemas"]["Setting"][];
             upstream: components["schemas"]["Setting"][];
+        };
+        HostSetting: {
+            /** @description dashboard, or what set it at the start: a flag, as --passthrough, or a file with the line. Only the dashboard's can be changed. */
+            from: string;
+            /** @description A host pattern: api.example, *.example for the names below, .example for both, an address or network, *; each with or without a port. */
+            host: string;
         };
         LiveClose: {
             /** Format: int64 */
@@ -758,6 +805,26 @@ export interface components {
             /** @description Where and why the list does not go on to a body's end, for people. The bytes themselves are in the body. */
             lost?: string[];
         };
+        MinTLS: {
+            /** @description A host pattern. */
+            host: string;
+            /**
+             * @description The oldest version that is spoken with it.
+             * @enum {string}
+             */
+            version: "1.0" | "1.1" | "1.2" | "1.3";
+        };
+        MinTLSSetting: {
+            /** @description As for hosts. */
+            from: string;
+            /** @description A host pattern. */
+            host: string;
+            /**
+             * @description The oldest version that is spoken with it.
+             * @enum {string}
+             */
+            version: "1.0" | "1.1" | "1.2" | "1.3";
+        };
         NewShare: {
             /** Format: date-time */
             created: string;
@@ -901,6 +968,29 @@ export interface components {
             name: string;
             /** Format: int32 */
             value: number;
+        };
+        Settings: {
+            /** @description The certificates of hosts that ask for one. The first that fits counts. */
+            client_certs: components["schemas"]["ClientCertSetting"][];
+            /** @description Hosts whose certificate is accepted though it does not verify; sessions say so. */
+            insecure_hosts: components["schemas"]["HostSetting"][];
+            /** @description The oldest version of TLS that is spoken with a host. The first that fits counts; 1.2 for every other. */
+            min_tls: components["schemas"]["MinTLSSetting"][];
+            /** @description What is reached without it, in the form of NO_PROXY: a name means those below it too. Loopback always is. */
+            no_proxy: components["schemas"]["HostSetting"][];
+            /** @description Hosts whose tunnels pass unread. */
+            passthrough: components["schemas"]["HostSetting"][];
+            /** @description The proxy through which upstream is reached. Absent: none. */
+            upstream_proxy?: components["schemas"]["UpstreamProxySetting"];
+        };
+        SettingsChange: {
+            client_certs?: components["schemas"]["ClientCertChange"][];
+            insecure_hosts?: string[];
+            min_tls?: components["schemas"]["MinTLS"][];
+            no_proxy?: string[];
+            passthrough?: string[];
+            /** @description Its URL: http, https or socks5, with user and password where it wants them. Empty: none. */
+            upstream_proxy?: string;
         };
         Share: {
             /** Format: date-time */
@@ -1168,6 +1258,13 @@ export interface components {
              * @description The request's first byte.
              */
             started: string;
+        };
+        UpstreamProxySetting: {
+            /** @description As for hosts. */
+            from: string;
+            has_password: boolean;
+            /** @description Without the password. */
+            url: string;
         };
     };
     responses: never;
@@ -1786,6 +1883,68 @@ export interface operations {
                 content?: never;
             };
             /** @description Problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "change-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettingsChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            /** @description Error */
             default: {
                 headers: {
                     [name: string]: unknown;
