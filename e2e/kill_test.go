@@ -60,7 +60,7 @@ func TestKilledAtFullSpeed(t *testing.T) {
 	origin := harness.StartOrigin(t)
 	args := origin.Trusted(t)
 	dir := t.TempDir()
-	for round, passed := range []int64{160 << 20, 400 << 20, 240 << 20} {
+	for round, passed := range []int64{100 << 20, 240 << 20, 160 << 20} {
 		p := harness.Start(t, dir, args...)
 		tr := newTraffic(t, p, origin, fmt.Sprintf("unpaced-%d", round))
 		for i := range 10 {

@@ -29,7 +29,7 @@ func (s *share) brimming() (room, stalls <-chan struct{}) {
 	b := s.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if room == nil || s.held <= brim || !b.calm() {
+	if room == nil || s.held <= brim || !b.calm {
 		return nil, nil
 	}
 	if b.stalls == nil {

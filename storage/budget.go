@@ -30,6 +30,10 @@ const (
 	calmMost   = 250 * time.Millisecond
 	calmFactor = 3
 
+	// calmLate is by how much a timer may be late, at most, for a pause of the disk to count: where it is later, this process has not had the processor, and
+	// so the disk perhaps nothing to do. Then it is given calmLeast more.
+	calmLate = 4 * time.Millisecond
+
 	// overshoot is what a recording may still add once the shared memory is used up: what its two sides had in hand before they
 	// could see that.
 	overshoot = 2 * BufferSize
@@ -56,8 +60,10 @@ type budget struct {
 	shares  int64 // open
 	used    int64 // of the shared memory; overshoot can take it past sharedMemory
 	waiting waiting
+	calm    bool          // the disk counts as working
 	watch   *time.Timer   // runs while any recording waits
 	since   time.Time     // of the last progress, or of the first use of shared memory after it
+	due     time.Time     // when tick is to be called
 	pauses  pauses        // between one progress and the next, while shared memory was used
 	stalls  chan struct{} // closed when the disk no longer counts as working; nil while nobody asks
 	stalled bool          // no progress for stallLimit while some waited: waiting would be in vain
@@ -82,19 +88,26 @@ func (b *budget) progress() {
 	if pause := now.Sub(b.since); b.used > 0 && pause < calmMost {
 		b.pauses.note(now, pause)
 	}
-	b.since = now
+	b.since, b.calm = now, true
 	if b.watch != nil {
-		b.watch.Reset(b.calmTime())
+		b.arm(b.calmTime())
 	}
+}
+
+// arm has tick called after d.
+func (b *budget) arm(d time.Duration) {
+	b.due = time.Now().Add(d)
+	if b.watch == nil {
+		b.watch = time.AfterFunc(d, b.tick)
+		return
+	}
+	b.watch.Reset(d)
 }
 
 // calmTime is how long after its last progress the disk still counts as working.
 func (b *budget) calmTime() time.Duration {
 	return min(max(calmFactor*b.pauses.longest(), calmLeast), b.calmMost)
 }
-
-// calm reports whether the disk counts as working.
-func (b *budget) calm() bool { return time.Since(b.since) < b.calmTime() }
 
 // pauses knows the longest pause of the last one to two seconds in which there were any.
 type pauses struct {
@@ -156,7 +169,7 @@ func (s *share) add(n int) bool {
 	}
 	s.held += int64(n)
 	if b.used == 0 && used > 0 {
-		b.since = time.Now() // the disk had nothing to do
+		b.since, b.calm = time.Now(), b.calmMost > 0 // the disk had nothing to do
 	}
 	b.used = used
 	if s.at >= 0 {
@@ -199,7 +212,7 @@ func (s *share) full() <-chan struct{} {
 	s.room = make(chan struct{})
 	heap.Push(&b.waiting, s)
 	if b.watch == nil {
-		b.watch = time.AfterFunc(b.calmTime(), b.tick)
+		b.arm(max(b.calmTime()-time.Since(b.since), 0))
 	}
 	return s.room
 }
@@ -237,17 +250,19 @@ func (b *budget) tick() {
 		}
 		return
 	}
-	if b.stalls != nil && !b.calm() {
+	late := time.Since(b.due) > calmLate && idle < b.calmMost
+	b.calm = b.calm && (idle < b.calmTime() || late)
+	if b.stalls != nil && !b.calm {
 		close(b.stalls)
 		b.stalls = nil
 	}
 	b.resume()
 	if b.watch != nil {
-		next := stallLimit
-		if calm := b.calmTime(); idle < calm {
-			next = calm
+		next := stallLimit - idle
+		if b.calm {
+			next = max(b.calmTime()-idle, calmLeast)
 		}
-		b.watch.Reset(next - idle)
+		b.arm(next)
 	}
 }
 
@@ -261,7 +276,7 @@ func (b *budget) resume() {
 // fair is how much of the shared memory one recording may hold now: twice what is free. What many recordings hold of their own comes
 // off what they share.
 func (b *budget) fair() int64 {
-	if b.calm() {
+	if b.calm {
 		return max(min(2*(calmMemory-b.used), calmShare), 0)
 	}
 	return max(2*(max(sharedMemory-(b.shares-1)*ownMemory, calmMemory)-b.used), 0)

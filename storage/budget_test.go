@@ -282,7 +282,7 @@ func checkCalm(t *testing.T, b *budget, room <-chan struct{}, want time.Duration
 		t.Errorf("more room although the disk worked %v ago", want-time.Millisecond)
 	}
 	<-room
-	if took := time.Since(begun); took != want || b.calm() {
+	if took := time.Since(begun); took != want || b.calm {
 		t.Errorf("more room after %v, want %v", took, want)
 	}
 }
@@ -311,6 +311,20 @@ func TestPausesOfTheDiskAreNoStalls(t *testing.T) {
 
 		work(time.Millisecond, 3*time.Second)
 		checkCalm(t, b, s.full(), calmLeast)
+		s.close()
+	})
+}
+
+// A process that is told late of a pause did not have the processor: that says nothing about the disk.
+func TestLateTimerIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(Wait)
+		s := b.share()
+		_, room := take(t, s)
+		b.mu.Lock()
+		b.due = b.due.Add(-2 * calmLate)
+		b.mu.Unlock()
+		checkCalm(t, b, room, 2*calmLeast)
 		s.close()
 	})
 }
