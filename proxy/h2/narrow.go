@@ -11,7 +11,8 @@ import (
 // Clients grant megabytes of credit for each stream, and upstream sends what was granted whatever is withheld afterwards. So where a response's recording
 // stays full, upstream is told a small initial window: that takes back what it was granted, on all streams at once and below zero where it has to
 // (RFC 9113, sections 6.9.2 and 6.9.3). The client knows nothing of this. From then on credit is lent in small windows, and grows again for a stream that is not held;
-// once none was held for a while, upstream is told the client's own window again.
+// once none was held for a while, all that the client grants is lent again, by WINDOW_UPDATE. Upstream is told the client's own window only while no stream is
+// open: it would add the difference to what each stream was lent meanwhile, and so to more than the client takes.
 const (
 	narrowWindow = 64 << 10              // bytes that a stream may be lent at first
 	narrowGrowth = 32                    // of its windows that a stream takes until it is lent twice as much. What all are lent stays small against what all may hold
@@ -43,10 +44,14 @@ func (r *relay) narrow() {
 
 // wireWindow is what upstream's initial window is to be. relay.mu is held.
 func (r *relay) wireWindow() int64 {
-	if r.narrowing.on {
-		return min(r.peers[Request].initial, narrowWindow)
+	initial, d := r.peers[Request].initial, &r.narrowing
+	switch {
+	case d.on:
+		return min(initial, narrowWindow)
+	case len(r.streams) > 0:
+		return max(initial-d.less, 0)
 	}
-	return r.peers[Request].initial
+	return initial
 }
 
 // tellWindow has upstream told its initial window, where it knows another: soon, as the goroutine that reads upstream must not wait for it. Until it has
@@ -64,6 +69,15 @@ func (r *relay) tellWindow() {
 		r.bookWindow()
 		payload := binary.BigEndian.AppendUint16(nil, uint16(http2.SettingInitialWindowSize))
 		w.raw(http2.FrameSettings, 0, 0, binary.BigEndian.AppendUint32(payload, uint32(r.wireWindow())))
+	})
+	r.lendAll()
+}
+
+// lendAll lends each stream soon what it may have. relay.mu is held.
+func (r *relay) lendAll() {
+	r.answerLater(r.peers[Response], func(w *writer) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for id, s := range r.streams {
 			if s.opened {
 				w.windowUpdate(id, r.lend(s))
@@ -117,15 +131,11 @@ func (r *relay) acknowledged() bool {
 
 // lend returns how much credit upstream is to get for a stream's response, and books it as lent. relay.mu is held.
 func (r *relay) lend(s *Stream) int64 {
-	w, d := &s.sides[Response].window, &r.narrowing
 	most := int64(unbounded)
-	switch {
-	case d.on:
+	if r.narrowing.on {
 		most = s.wide() - r.peers[Request].initial
-	case d.less > 0: // upstream is about to be told that it has the rest
-		most = w.real - d.less
 	}
-	return w.pass(most)
+	return s.sides[Response].window.pass(most)
 }
 
 // wide is what the stream's response may be lent while it is narrow.
@@ -139,7 +149,7 @@ func (r *relay) flowed(s *Stream, n int64) int64 {
 	}
 	if time.Since(d.since) > r.cfg.narrowTime {
 		d.on = false
-		r.tellWindow()
+		r.lendAll()
 		return 0
 	}
 	if s.narrowFlow += n; s.narrowFlow >= narrowGrowth*s.wide() {

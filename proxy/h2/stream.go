@@ -54,6 +54,9 @@ func (s *Stream) giveUp(c Close) {
 func (r *relay) remove(s *Stream, byUs bool) {
 	delete(r.streams, s.ID)
 	s.over = true
+	if len(r.streams) == 0 && !r.dead && !r.narrowing.on {
+		r.tellWindow() // nothing is lent that it could add to
+	}
 	if s.done != nil {
 		close(s.done)
 	}
