@@ -133,6 +133,8 @@ func (m *mirror) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	case len(hello.SupportedProtos) == 0:
 	case slices.Contains(hello.SupportedProtos, "http/1.1"):
 		config.NextProtos = []string{"http/1.1"}
+	case slices.Contains(hello.SupportedProtos, "http/1.0"):
+		config.NextProtos = []string{"http/1.0"}
 	case slices.Contains(hello.SupportedProtos, "h2"):
 		config.NextProtos = []string{"h2"}
 	default:
@@ -202,7 +204,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 	secured := time.Now()
 	var f first
 	switch up.tls.ALPN {
-	case "http/1.1", "":
+	case "http/1.1", "http/1.0", "":
 		f = waitFirst(c, startPeek(c, c.r, nil), up)
 	case "h2": // both sides begin at once, and the client must (RFC 9113, section 3.4)
 		c.reads.within(p.cfg.Limits.HeadTime)

@@ -108,6 +108,9 @@ func (o *Origin) listen(p Protocol, cert tls.Certificate) error {
 		return nil
 	}
 	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+	if p == HTTPS {
+		server.TLSConfig.NextProtos = []string{"http/1.1", "http/1.0"} // curl --http1.0 offers the latter alone
+	}
 	go func() { _ = server.ServeTLS(l, "", "") }()
 	return nil
 }
