@@ -9,9 +9,15 @@ import (
 
 // data relays a DATA frame, in parts where it is large.
 func (r *relay) data(p *peer, fh http2.FrameHeader) error {
+	if fh.StreamID == 0 {
+		return &protocolError{http2.ErrCodeProtocol, "DATA on stream 0"}
+	}
 	length, pad := int(fh.Length), -1
 	p.fit(length) // its padding with it
 	if fh.Flags.Has(http2.FlagDataPadded) {
+		if length == 0 {
+			return &protocolError{http2.ErrCodeFrameSize, "padded DATA without room for the padding's length"}
+		}
 		n, err := p.br.ReadByte()
 		if err != nil {
 			return err
@@ -37,6 +43,12 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 		r.mu.Unlock()
 		return r.passData(p, nil, fh.StreamID, length, pad, end)
 	}
+	if s != nil {
+		if code, why := s.misplaced(p); why != "" {
+			r.mu.Unlock()
+			return r.refuseData(p, s, fh, length+max(pad, 0), code, why)
+		}
+	}
 	if s != nil && s.opened && s.sides[p.side].taken == nil && !s.sides[p.side].gone {
 		s.sides[p.side].window.receive(int64(fh.Length))
 		s.sides[p.side].window.forward(int64(fh.Length))
@@ -54,14 +66,31 @@ func (r *relay) data(p *peer, fh http2.FrameHeader) error {
 		w := &s.sides[p.side].window
 		if w.receive(int64(fh.Length)); w.lent+r.peers[p.side.other()].initialMax+r.slack(p.side) < 0 {
 			r.mu.Unlock()
-			r.cut(s, Close{By: p.party, Code: http2.ErrCodeFlowControl, Err: fmt.Errorf("%v sent more DATA than the stream's window", p.party)})
-			r.repay(nil, p.side, int64(fh.Length))
-			_, err := p.br.Discard(length + max(pad, 0))
-			return err
+			return r.refuseData(p, s, fh, length+max(pad, 0), http2.ErrCodeFlowControl, "more DATA than the stream's window")
 		}
 	}
 	r.mu.Unlock()
 	return r.takeData(p, s, in, length, pad, end)
+}
+
+// misplaced says why DATA of p's has no place on the stream now: its side has ended (RFC 9113, section 5.1), or its response has not begun (section 8.1).
+// relay.mu is held.
+func (s *Stream) misplaced(p *peer) (code http2.ErrCode, why string) {
+	switch {
+	case s.sides[p.side].received:
+		return http2.ErrCodeStreamClosed, "DATA after END_STREAM"
+	case p.party == Upstream && !s.headed:
+		return http2.ErrCodeProtocol, "DATA before a response's head"
+	}
+	return 0, ""
+}
+
+// refuseData ends the stream for a DATA frame that its sender must not send, of which rest bytes are unread.
+func (r *relay) refuseData(p *peer, s *Stream, fh http2.FrameHeader, rest int, code http2.ErrCode, why string) error {
+	r.cut(s, Close{By: p.party, Code: code, Err: fmt.Errorf("%v sent %s", p.party, why)})
+	r.repay(nil, p.side, int64(fh.Length))
+	_, err := p.br.Discard(rest)
+	return err
 }
 
 // passData passes DATA on to its receiver, as one frame where it is not large and the receiver's window takes it.

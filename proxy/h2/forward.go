@@ -10,12 +10,16 @@ import (
 )
 
 // find returns the stream that a frame from p belongs to, nil where it is over. ignore says that the frame is not for the
-// other side. A frame of a stream that never was is a mistake. RFC 9113, section 5.1. relay.mu is held.
+// other side. A frame of a stream that never was is a mistake, and for upstream one that it has not seen never was. RFC 9113, section 5.1. relay.mu is held.
 func (r *relay) find(p *peer, t http2.FrameType, id uint32) (s *Stream, ignore bool, err error) {
+	last := r.last
+	if p.party == Upstream {
+		last = r.opened
+	}
 	switch s = r.streams[id]; {
 	case r.dead:
 		err = net.ErrClosed
-	case s == nil && id > r.last:
+	case id > last, s != nil && !s.opened && p.party == Upstream:
 		err = &protocolError{http2.ErrCodeProtocol, fmt.Sprintf("%v on idle stream %d", t, id)}
 	case s == nil:
 		ignore = p.ignored.has(id)
@@ -131,9 +135,14 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 		return r.request(fh.StreamID, h, prio, pad)
 	}
 	s, ignore, err := r.find(p, fh.Type, fh.StreamID)
+	ended := s != nil && s.sides[p.side].received
 	r.mu.Unlock()
 	if err != nil || ignore {
 		return err
+	}
+	if ended { // RFC 9113, section 5.1
+		r.cut(s, Close{By: p.party, Code: http2.ErrCodeStreamClosed, Err: fmt.Errorf("%v sent HEADERS after END_STREAM", p.party)})
+		return nil
 	}
 	if long {
 		if s != nil {

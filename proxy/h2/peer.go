@@ -137,12 +137,15 @@ func (r *relay) read(p *peer) Close {
 func (r *relay) explain(p *peer, err error) Close {
 	var mistake *protocolError
 	var code http2.ConnectionError
+	var padding http2.StreamError // of a field list's frame: the list is lost, and the compression state with it
 	var write *writeError
 	switch {
 	case errors.As(err, &write):
 		return Close{By: write.party, Err: err}
 	case errors.As(err, &mistake):
 		return Close{By: p.party, Code: mistake.code, Err: fmt.Errorf("%v broke HTTP/2: %w", p.party, err)}
+	case errors.As(err, &padding):
+		return Close{By: p.party, Code: padding.Code, Err: fmt.Errorf("%v broke HTTP/2: %w", p.party, err)}
 	case errors.As(err, &code):
 		if detail := p.framer.ErrorDetail(); detail != nil {
 			err = detail
@@ -272,6 +275,12 @@ func (r *relay) next(p *peer) error {
 	if fh.Type == http2.FrameData {
 		return r.data(p, fh)
 	}
+	if fh.Type == http2.FramePushPromise {
+		return &protocolError{http2.ErrCodeProtocol, "PUSH_PROMISE, which we disabled"}
+	}
+	if least := leastLength(fh); int(fh.Length) < least { // the framer would take it for the connection's end
+		return &protocolError{http2.ErrCodeFrameSize, fmt.Sprintf("a %v frame of %d bytes, whose flags need %d", fh.Type, fh.Length, least)}
+	}
 	most := maxFrame
 	if fh.Type == http2.FrameHeaders {
 		most = max(most, 4*r.cfg.MaxList)
@@ -321,7 +330,21 @@ func (r *relay) next(p *peer) error {
 	case *http2.UnknownFrame:
 		return r.write(p, func(w *writer) { w.raw(fh.Type, fh.Flags, fh.StreamID, f.Payload()) })
 	}
-	return &protocolError{http2.ErrCodeProtocol, fmt.Sprintf("an unexpected %v frame", fh.Type)} // PUSH_PROMISE, which we disabled
+	return &protocolError{http2.ErrCodeProtocol, fmt.Sprintf("an unexpected %v frame", fh.Type)}
+}
+
+// leastLength returns what a HEADERS frame's flags need of it, in bytes. RFC 9113, section 6.2.
+func leastLength(fh http2.FrameHeader) (n int) {
+	if fh.Type != http2.FrameHeaders {
+		return 0
+	}
+	if fh.Flags.Has(http2.FlagHeadersPadded) {
+		n++
+	}
+	if fh.Flags.Has(http2.FlagHeadersPriority) {
+		n += 5
+	}
+	return n
 }
 
 // priority is the wire form of a frame's priority. RFC 7540, section 6.3: deprecated, but passed on.

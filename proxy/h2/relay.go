@@ -150,7 +150,9 @@ type relay struct {
 
 // Relay relays until one side ends the connection, or ctx does; then both connections are closed. The error is a *StreamError that says
 // why, and nil where a side closed while no stream was open.
-func Relay(ctx context.Context, cfg Config) error {
+func Relay(ctx context.Context, cfg Config) error { return newRelay(cfg).run(ctx) }
+
+func newRelay(cfg Config) *relay {
 	if cfg.SettingsTime == 0 {
 		cfg.SettingsTime = 30 * time.Second
 	}
@@ -177,7 +179,7 @@ func Relay(ctx context.Context, cfg Config) error {
 	r.credit.L = &r.mu
 	r.peers[Request] = newPeer(Client, Request, cfg.Client, cfg)
 	r.peers[Response] = newPeer(Upstream, Response, cfg.Upstream, cfg)
-	return r.run(ctx)
+	return r
 }
 
 func (r *relay) run(ctx context.Context) error {

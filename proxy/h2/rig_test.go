@@ -17,6 +17,7 @@ import (
 
 // rig is a relay over real sockets with a raw framer at each end.
 type rig struct {
+	relay            *relay
 	client, upstream *end
 	watch            *watch
 	result           chan error
@@ -76,12 +77,11 @@ func newRig(t testing.TB, hook func(*seen) Exchange) *rig {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
-	go func() {
-		r.result <- Relay(ctx, Config{
-			Client: Conn{Conn: fromClient}, Upstream: Conn{Conn: toUpstream}, Handler: r.watch,
-			TempDir: t.TempDir(), MaxStreams: 200, narrowTime: time.Second,
-		})
-	}()
+	r.relay = newRelay(Config{
+		Client: Conn{Conn: fromClient}, Upstream: Conn{Conn: toUpstream}, Handler: r.watch,
+		TempDir: t.TempDir(), MaxStreams: 200, narrowTime: time.Second,
+	})
+	go func() { r.result <- r.relay.run(ctx) }()
 	t.Cleanup(func() {
 		client.Close()
 		upstream.Close()
@@ -283,6 +283,7 @@ type watch struct {
 	streams  []*seen
 	refused  []string
 	settings [4][][]http2.Setting // by Party
+	quiet    bool                 // no more streams and settings are noted
 	away     []string
 	changed  chan struct{}
 }
@@ -313,7 +314,11 @@ func (w *watch) note(fn func()) {
 
 func (w *watch) Open(s *Stream) Exchange {
 	e := &seen{w: w, s: s}
-	w.note(func() { w.streams = append(w.streams, e) })
+	w.note(func() {
+		if !w.quiet {
+			w.streams = append(w.streams, e)
+		}
+	})
 	if w.hook != nil {
 		return w.hook(e)
 	}
@@ -325,7 +330,11 @@ func (w *watch) Refused(id uint32, fields []hpack.HeaderField, c Close) {
 }
 
 func (w *watch) Settings(by Party, list []http2.Setting) {
-	w.note(func() { w.settings[by] = append(w.settings[by], list) })
+	w.note(func() {
+		if !w.quiet {
+			w.settings[by] = append(w.settings[by], list)
+		}
+	})
 }
 
 func (w *watch) GoAway(by Party, last uint32, code http2.ErrCode, debug []byte) {
