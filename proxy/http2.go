@@ -237,6 +237,9 @@ func (e *http2Stream) informational(h *head) {
 	}
 }
 
+// Passing implements h2.Exchange.
+func (e *http2Stream) Passing(side h2.Side, p []byte) { e.bodies[side].Passing(p) }
+
 // Data implements h2.Exchange.
 func (e *http2Stream) Data(side h2.Side, p []byte) <-chan struct{} {
 	w := e.bodies[side]

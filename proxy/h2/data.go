@@ -127,6 +127,9 @@ func (r *relay) passData(p *peer, s *Stream, id uint32, length, pad int, end boo
 		}
 		piece = piece[:n]
 		length -= n
+		if s != nil && n > 0 {
+			s.exchange.Passing(p.side, piece)
+		}
 		if err := r.write(p, func(w *writer) { w.data(id, piece, end && last, padding) }); err != nil {
 			return err
 		}

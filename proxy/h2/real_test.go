@@ -84,6 +84,7 @@ func (quiet) GoAway(Party, uint32, http2.ErrCode, []byte) {}
 type quietExchange struct{}
 
 func (quietExchange) Head(Side, *Head)                  {}
+func (quietExchange) Passing(Side, []byte)              {}
 func (quietExchange) Data(Side, []byte) <-chan struct{} { return nil }
 func (quietExchange) Trailers(Side, *Head)              {}
 func (quietExchange) Sent(Side)                         {}

@@ -79,6 +79,9 @@ type Exchange interface {
 	// take the side over (Stream.Take): then nothing of it is passed on.
 	Head(side Side, h *Head)
 
+	// Passing is called with each run of a body before it is written to the receiver: what it does stands before any answer. It must not keep p.
+	Passing(side Side, p []byte)
+
 	// Data is called with each run of a body, after it was written to the receiver; p is the relay's again on return.
 	// A channel asks that the sender gets no further credit for this stream until it is closed; what was granted still arrives.
 	Data(side Side, p []byte) (full <-chan struct{})

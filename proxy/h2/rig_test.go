@@ -364,6 +364,8 @@ func (e *seen) Head(side Side, h *Head) {
 	e.w.note(func() { e.heads[side] = append(e.heads[side], describe(h.Fields)) })
 }
 
+func (e *seen) Passing(Side, []byte) {}
+
 func (e *seen) Data(side Side, p []byte) <-chan struct{} {
 	var full chan struct{}
 	e.w.note(func() {
