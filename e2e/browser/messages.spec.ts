@@ -58,6 +58,28 @@ for (const protocol of ["http", "https"] as const) {
 	});
 }
 
+test("a share shows its session's messages as they come", async ({ browser, device, millpond, origin }) => {
+	await device.goto(origin.url("https", "/page/small"));
+	const address = origin.url("https", "/socket/shared").replace("http", "ws");
+	await talk(device, address, ["before"]);
+	const [session] = await millpond.sessions("/socket/shared");
+	const made = await millpond.call("/api/shares", {
+		method: "POST",
+		headers: { "Content-Type": "application/json" },
+		body: JSON.stringify({ session: session?.id }),
+	});
+	const guest = await (await browser.newContext()).newPage();
+	await guest.goto(((await made.json()) as { url: string }).url);
+	await guest.getByRole("tab", { name: "Messages" }).click();
+	const rows = guest.getByRole("grid", { name: "Messages" }).getByRole("row");
+	await expect(rows).toHaveCount(2);
+	await talk(device, address, ["after"]);
+	await expect(rows).toHaveCount(4);
+	await rows.nth(3).click();
+	await expect(guest.getByRole("region", { name: "Message 3" }).getByText("after")).toBeVisible();
+	await guest.context().close();
+});
+
 test("a page's EventSource is listed event by event, as they come", async ({ device, dashboard, origin }) => {
 	await device.goto(origin.url("http2", "/page/small"));
 	const address = origin.url("http2", "/events/ticks?count=1000&pace=200ms");
