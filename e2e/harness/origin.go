@@ -47,7 +47,8 @@ var Protocols = []Protocol{HTTP, HTTPS, HTTP2}
 //	POST /put/NAME                        with what it received, an Upload as JSON
 //	GET  /events/NAME?count=&pace=        with server-sent events, each of which holds the time it was sent
 //	GET  /page/NAME                       with a page of 200 resources
-//	GET  /json/NAME                       with {"name":NAME,"numbers":[0,1,…,99]} on one line, gzip-coded
+//	GET  /json/NAME?count=                with {"name":NAME,"numbers":[0,1,…]} on one line, gzip-coded; 100 numbers where it is not said
+//	GET  /socket/NAME                     with a WebSocket that sends back what it gets
 type Origin struct {
 	*http.ServeMux
 	Authority *Authority
@@ -287,7 +288,8 @@ func serveJSON(w http.ResponseWriter, r *http.Request) {
 		Numbers []int  `json:"numbers"`
 	}
 	answer.Name = r.PathValue("name")
-	for i := range 100 {
+	q := numbers{values: r.URL.Query()}
+	for i := range int(q.get("count", 100)) {
 		answer.Numbers = append(answer.Numbers, i)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -17,28 +17,9 @@ import (
 // gorilla/websocket at both ends, with compression, through ws and wss.
 func TestGorillaWebSocket(t *testing.T) {
 	w := startWorld(t)
-	upgrader := websocket.Upgrader{EnableCompression: true, CheckOrigin: func(*http.Request) bool { return true }}
-	w.origin.HandleFunc("GET /gorilla/{name}", func(rw http.ResponseWriter, q *http.Request) {
-		c, err := upgrader.Upgrade(rw, q, nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer c.Close()
-		for {
-			kind, message, err := c.ReadMessage()
-			if err != nil {
-				return
-			}
-			if err := c.WriteMessage(kind, message); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
 	for _, protocol := range []harness.Protocol{harness.HTTP, harness.HTTPS} {
 		t.Run(string(protocol), func(t *testing.T) {
-			r := &run{T: t, world: w, protocol: protocol, path: "/gorilla/" + string(protocol)}
+			r := &run{T: t, world: w, protocol: protocol, path: "/socket/" + string(protocol)}
 			dialer := websocket.Dialer{
 				Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: w.program.Proxy}), EnableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
 			}
