@@ -18,6 +18,9 @@ var setupFiles embed.FS
 
 var setupPage = template.Must(template.ParseFS(setupFiles, "setup/*.html"))
 
+// checkPath is the picture by which the page tells whether its requests arrive.
+const checkPath = "/yes.svg"
+
 // SetupConfig says what the set-up page tells.
 type SetupConfig struct {
 	CA    func() *x509.Certificate // what devices install at present
@@ -45,7 +48,7 @@ func Setup(cfg SetupConfig) http.Handler {
 		mux.HandleFunc("GET /ca."+form.ending, func(w http.ResponseWriter, _ *http.Request) { form.serve(w, cfg.CA()) })
 	}
 	for name, mediaType := range map[string]string{
-		"setup.js": "text/javascript; charset=utf-8", "setup.css": "text/css; charset=utf-8", "yes.svg": "image/svg+xml",
+		"setup.js": "text/javascript; charset=utf-8", "setup.css": "text/css; charset=utf-8", checkPath[1:]: "image/svg+xml",
 	} {
 		content, err := fs.ReadFile(setupFiles, "setup/"+name)
 		if err != nil {
@@ -61,7 +64,10 @@ func Setup(cfg SetupConfig) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		h.Set("Cross-Origin-Resource-Policy", "cross-origin") // the page at the proxy's address loads a picture from its names
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.URL.Path == checkPath {
+			h.Set("Cross-Origin-Resource-Policy", "cross-origin") // the page loads it from the proxy's names, wherever it is itself
+		}
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src data: http://millpond.internal https://check.millpond.internal; "+
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		mux.ServeHTTP(w, r)

@@ -74,7 +74,8 @@ func TestSetupPage(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/setup.js", "/setup.css", "/yes.svg"} {
-		if head, body := get(path); !strings.Contains(head, "200 OK") || len(body) == 0 {
+		head, body := get(path)
+		if !strings.Contains(head, "200 OK") || len(body) == 0 || strings.Contains(head, "Policy: cross-origin") != (path == "/yes.svg") {
 			t.Errorf("%s: got %s", path, head)
 		}
 	}

@@ -31,6 +31,28 @@ func TestDeviceAddresses(t *testing.T) {
 	}
 }
 
+// A phone in the same network is likelier to reach a private address of a network card than one that only containers know.
+func TestDeviceAddressesRank(t *testing.T) {
+	last := -1
+	for _, test := range []struct{ name, ip string }{
+		{"wlan0", "192.168.1.7"},
+		{"eth0", "203.0.113.7"},
+		{"eth0", "fd00::7"},
+		{"eth0", "2001:db8::7"},
+		{"docker0", "172.17.0.1"},
+		{"br-5e1f", "fd01::1"},
+	} {
+		got := rank(test.name, netip.MustParseAddr(test.ip))
+		if got <= last {
+			t.Errorf("%s of %s ranks %d, not after %d", test.ip, test.name, got, last)
+		}
+		last = got
+	}
+	if listed := deviceAddresses([]netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:8080"), netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("192.0.2.8:9090")}); len(listed) != 2 {
+		t.Errorf("several listeners: got %v", listed)
+	}
+}
+
 // The dashboard shows a command that works as it stands.
 func TestStatusNamesTheCertificate(t *testing.T) {
 	const path = "/data/ca/cert.pem"

@@ -14,10 +14,24 @@ test("a device that trusts the certificate is told so, and nothing of it is a se
 	await device.goto(page);
 	await expect(device.getByText("It goes through the proxy.")).toBeVisible();
 	await expect(device.getByText("It trusts the certificate. It is ready.")).toBeVisible();
+	await device.goto(page.replace("http:", "https:"));
+	await expect(device.getByText("It goes through the proxy.")).toBeVisible();
+	await expect(device.getByText("It trusts the certificate. It is ready.")).toBeVisible();
 	expect(await millpond.sessions("millpond.internal")).toEqual([]);
 });
 
-test("a device that does not trust the certificate is told so, and nothing of it is a session", async ({ launchOptions, millpond }) => {
+test("a device that reads the page past its proxy is told that the proxy is set", async ({ launchOptions, millpond }) => {
+	// Browsers, and phones' settings, leave addresses of the own network out.
+	const browser = await chromium.launch({ ...launchOptions, proxy: { server: `http://${millpond.proxy}`, bypass: "127.0.0.1" } });
+	const device = await browser.newPage();
+	await device.goto(`http://${millpond.proxy}/`);
+	await expect(device.getByText("It goes through the proxy.")).toBeVisible();
+	await expect(device.getByText("It does not trust the certificate yet.")).toBeVisible();
+	expect(await millpond.sessions("millpond.internal")).toEqual([]);
+	await browser.close();
+});
+
+test("a device that does not trust the certificate is told so; that is no session, but what it fetches is one that says why", async ({ launchOptions, millpond, origin }) => {
 	const browser = await chromium.launch({ ...launchOptions, proxy: { server: `http://${millpond.proxy}`, bypass: "<-loopback>" } });
 	const device = await browser.newPage();
 	await device.goto(page);
@@ -26,6 +40,13 @@ test("a device that does not trust the certificate is told so, and nothing of it
 	await device.getByRole("button", { name: "Look again" }).click();
 	await expect(device.getByText("It does not trust the certificate yet.")).toBeVisible();
 	expect(await millpond.sessions("millpond.internal")).toEqual([]);
+
+	const url = origin.url("https", "/put/rejected");
+	await expect(device.goto(url)).rejects.toThrow("ERR_CERT_AUTHORITY_INVALID");
+	await expect(async () => {
+		const [row] = await millpond.sessions(new URL(url).host);
+		expect(row).toMatchObject({ state: "failed", error: expect.stringContaining("(certificate_unknown): the authority is most likely not installed") });
+	}).toPass({ timeout: 10_000 });
 	await browser.close();
 });
 
