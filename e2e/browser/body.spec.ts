@@ -35,6 +35,18 @@ test("a gzip-coded JSON response is shown decoded and indented, and downloads as
 	}).toPass({ timeout: 10_000 });
 });
 
+test("JSON of 3 MB and of 20 MB on one line is shown", async ({ dashboard, device, origin }) => {
+	await device.goto(origin.url("https", "/put/a-page-to-fetch-from"));
+	for (const count of [430_000, 2_600_000]) {
+		const name = `large-${count}`;
+		await device.evaluate((from) => fetch(from).then((r) => r.arrayBuffer()), origin.url("https", `/json/${name}?count=${count}`));
+		await dashboard.getByRole("row").filter({ hasText: name }).click();
+		await dashboard.getByRole("tab", { name: "Response" }).click();
+		const text = dashboard.getByRole("region", { name: "Text of the body" });
+		await expect(text.getByText(`{"name":"${name}","numbers":[0,1,2,`)).toBeVisible();
+	}
+});
+
 test("the certificate is downloaded as PEM and as DER", async ({ dashboard, millpond }) => {
 	const file = readFileSync(millpond.ca);
 	await dashboard.getByRole("button", { name: "Connect a device" }).click();
