@@ -65,6 +65,7 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 					<Inspector
 						api={dashboard.api}
 						session={dashboard.session}
+						outbound={dashboard.outbound}
 						row={selected.row}
 						onDelete={() => setDeleting(selected.row)}
 						onClose={() => {

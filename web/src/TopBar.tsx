@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { ClearDialog } from "./dialogs/ClearDialog";
 import { ConnectDialog } from "./dialogs/ConnectDialog";
+import { SettingsDialog } from "./dialogs/SettingsDialog";
 import { ShareDialog } from "./dialogs/ShareDialog";
 import { Filter } from "./Filter";
 import { formatCount, formatNumberOf } from "./format";
@@ -10,7 +11,7 @@ import { nextTheme, theme } from "./state/theme";
 import styles from "./TopBar.module.css";
 import { Mark } from "./ui/Mark";
 
-type Dialog = "clear" | "share" | "connect" | undefined;
+type Dialog = "clear" | "share" | "connect" | "settings" | undefined;
 
 export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 	const [dialog, setDialog] = useState<Dialog>();
@@ -51,10 +52,14 @@ export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 				<button type="button" className="primary" aria-label="Connect a device" onClick={() => setDialog("connect")}>
 					Connect<span className={styles.long}> a device</span>
 				</button>
+				<button type="button" className={`quiet ${styles.theme}`} aria-label="Settings" title="Settings" onClick={() => setDialog("settings")}>
+					<span aria-hidden="true">⚙</span>
+				</button>
 				<ThemeButton />
 			</div>
 			{dialog === "clear" && <ClearDialog dashboard={dashboard} onClose={close} />}
 			{dialog === "share" && selected && <ShareDialog api={dashboard.api} row={selected.row} listens={status?.dashboard ?? ""} onClose={close} />}
+			{dialog === "settings" && <SettingsDialog outbound={dashboard.outbound} onClose={close} />}
 			{dialog === "connect" && <ConnectDialog dashboard={dashboard} onClose={close} />}
 		</header>
 	);

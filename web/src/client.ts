@@ -65,10 +65,12 @@ export class Api {
 		return (await answer.json()) as T;
 	}
 
-	async post<T>(path: string, body: object): Promise<T> {
-		const headers = { "Content-Type": "application/json" };
-		const answer = await this.#call(path, { method: "POST", headers, body: JSON.stringify(body) });
-		return (await answer.json()) as T;
+	post<T>(path: string, body: object): Promise<T> {
+		return this.#send<T>("POST", path, body);
+	}
+
+	patch<T>(path: string, body: object): Promise<T> {
+		return this.#send<T>("PATCH", path, body);
 	}
 
 	async delete(path: string, query: Record<string, string> = {}): Promise<void> {
@@ -103,6 +105,12 @@ export class Api {
 			growing: answer.headers.get("Millpond-Body") === "growing",
 			problem: answer.headers.get("Millpond-Decode-Error") ?? "",
 		};
+	}
+
+	async #send<T>(method: string, path: string, body: object): Promise<T> {
+		const headers = { "Content-Type": "application/json" };
+		const answer = await this.#call(path, { method, headers, body: JSON.stringify(body) });
+		return (await answer.json()) as T;
 	}
 
 	async #call(path: string, init: RequestInit): Promise<Response> {

@@ -33,6 +33,8 @@ const flagMeanings: Record<string, [word: string, meaning: string]> = {
 	insecure_upstream: ["certificate not verified", "The server's certificate does not verify, and was accepted all the same."],
 	tunnel: ["tunnel", "The bytes passed through unread. The request body is what the client sent, the response body what the server sent."],
 	upgraded: ["upgraded", "The exchange became another protocol after its head."],
+	passthrough: ["passed unread", "The host is set to pass unread: the bytes are as they were, and only the two ends can read them."],
+	reverse: ["reverse", "It came to a listener that forwards to one server. Host became that server's; what was received is kept beside it."],
 	cut: ["capture cut", "Capture of a body stopped before the body did. The traffic itself went on."],
 };
 
@@ -48,9 +50,9 @@ export const framingWords: Record<NonNullable<Message["framing"]>, string> = {
 	http2: "",
 };
 
-/** The flags that tell of something unusual. That a connection had served before is usual. */
+/** The flags that tell of something unusual. That a connection had served before, and that there is an upstream proxy, is usual. */
 export function unusual(flags: readonly string[]): string[] {
-	return flags.filter((flag) => flag !== "reused");
+	return flags.filter((flag) => flag !== "reused" && flag !== "upstream_proxy");
 }
 
 /** A flag as a short word and a sentence. An unknown flag is its own word. */

@@ -2,6 +2,7 @@ import { type KeyboardEvent, useState } from "react";
 import type { Api } from "../client";
 import { formatDay, formatTime } from "../format";
 import { statusClass } from "../list/Row";
+import type { Outbound } from "../state/outbound";
 import type { OpenSession } from "../state/session";
 import { useStore } from "../state/store";
 import type { GRPC, Summary } from "../types";
@@ -15,7 +16,7 @@ const always = ["Overview", "Request", "Response"] as const;
 type Tab = (typeof always)[number] | "Messages";
 
 /** Shows one session. `row` is what the list knows of it, which is there at once; the rest follows. */
-export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; onDelete?: () => void; onClose?: () => void }) {
+export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; outbound?: Outbound; onDelete?: () => void; onClose?: () => void }) {
 	const { session, problem, samples, id } = useStore(props.session.state);
 	const [wanted, setTab] = useState<Tab>("Overview");
 	const tabs: readonly Tab[] = session?.messages ? [...always, "Messages"] : always;
@@ -67,7 +68,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 						{problem}
 					</p>
 				)}
-				{session && tab === "Overview" && <Overview api={props.api} session={session} />}
+				{session && tab === "Overview" && <Overview api={props.api} session={session} outbound={props.outbound} />}
 				{session?.messages && tab === "Messages" && <MessagesPane key={session.id} api={props.api} session={session} messages={session.messages} />}
 				{session && (tab === "Request" || tab === "Response") && (
 					<MessagePane

@@ -1,15 +1,17 @@
 import type { Api } from "../client";
 import { formatBytes, formatCount } from "../format";
+import type { Outbound } from "../state/outbound";
 import type { Body, Message, Session } from "../types";
 import { flagWords, framingWords, stateMeaning, story, unusual } from "../words";
 import { Certificates } from "./Certificates";
 import { Fact, Facts } from "./Facts";
 import { ChunkExtensions, Frames } from "./Frames";
+import { HostActions } from "./HostActions";
 import styles from "./Overview.module.css";
 import { Timing } from "./Timing";
 
 /** What happened, in words; then how long it took, and how much it was. */
-export function Overview({ api, session }: { api: Api; session: Session }) {
+export function Overview({ api, session, outbound }: { api: Api; session: Session; outbound: Outbound | undefined }) {
 	const { request, response, tls } = session;
 	const flags = unusual(session.flags);
 	const bad = session.state !== "open" && session.state !== "done";
@@ -57,7 +59,7 @@ export function Overview({ api, session }: { api: Api; session: Session }) {
 				<Fact name="Client">{session.client}</Fact>
 				<Fact name="Asked for">{session.host}</Fact>
 				<Fact name="Upstream">{session.upstream}</Fact>
-				<Fact name="To upstream">{session.flags.includes("reused") && "a connection that had served before"}</Fact>
+				<Fact name="To upstream">{toUpstream(session.flags)}</Fact>
 				<Fact name="Protocol">{session.protocol}</Fact>
 				<Fact name="Server name (SNI)">{tls?.server_name}</Fact>
 				<Fact name="ALPN">{tls?.alpn}</Fact>
@@ -69,10 +71,15 @@ export function Overview({ api, session }: { api: Api; session: Session }) {
 				<Fact name="Client's fingerprint (JA4)">{tls?.ja4}</Fact>
 				<Fact name="Note">{session.note}</Fact>
 			</Facts>
+			{outbound && <HostActions key={session.host} outbound={outbound} session={session} />}
 			{tls?.certificates && <Certificates key={session.id} api={api} id={session.id} />}
 			<Frames http2={session.http2} />
 		</div>
 	);
+}
+
+function toUpstream(flags: readonly string[]): string {
+	return [flags.includes("upstream_proxy") && "through the upstream proxy", flags.includes("reused") && "a connection that had served before"].filter(Boolean).join(", ");
 }
 
 function join(version: string | undefined, cipher: string | undefined): string {

@@ -2,6 +2,7 @@ import { type Api, explain, Problem } from "../client";
 import type { Authority, LiveStatus, Status } from "../types";
 import { SessionList } from "./list";
 import { Live } from "./live";
+import { Outbound } from "./outbound";
 import { OpenSession } from "./session";
 import { Store } from "./store";
 
@@ -17,6 +18,7 @@ export class Dashboard {
 	readonly live: Live;
 	readonly list: SessionList;
 	readonly session: OpenSession;
+	readonly outbound: Outbound;
 	/** Whether the inspector is open. */
 	readonly inspecting = new Store(false);
 	/** What went wrong with something the user asked for, until the next one. */
@@ -34,6 +36,7 @@ export class Dashboard {
 		});
 		this.list = new SessionList((view) => this.live.show(view));
 		this.session = new OpenSession(api, this.live);
+		this.outbound = new Outbound(api);
 		this.list.state.subscribe(this.#follow);
 		this.inspecting.subscribe(this.#follow);
 	}

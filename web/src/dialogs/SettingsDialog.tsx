@@ -1,0 +1,189 @@
+import { type FormEvent, type ReactNode, useEffect, useId } from "react";
+import { type HostList, type Outbound, own } from "../state/outbound";
+import { useStore } from "../state/store";
+import type { OutboundSettings } from "../types";
+import { Modal } from "../ui/Modal";
+import styles from "./SettingsDialog.module.css";
+
+/** How servers are reached, and what is set about hosts. What the start set is shown, and cannot be changed here. */
+export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onClose: () => void }) {
+	const { settings, problem } = useStore(outbound.state);
+	useEffect(() => {
+		outbound.load();
+	}, [outbound]);
+	return (
+		<Modal title="Settings" onClose={onClose}>
+			<p>
+				They hold at once, for new connections, and are kept. A host is written as <span className="data">api.example</span>,{" "}
+				<span className="data">*.example</span> for the names below, <span className="data">.example</span> for both, or an address or network.
+			</p>
+			{settings && (
+				<>
+					<Hosts outbound={outbound} list="passthrough" settings={settings} title="Pass through unread">
+						For clients that accept only certificates they know, and for what is nobody's business.
+					</Hosts>
+					<Hosts outbound={outbound} list="insecure_hosts" settings={settings} title="Accept a bad certificate">
+						Self-signed or expired. The session says what is wrong with it.
+					</Hosts>
+					<OldestTLS outbound={outbound} settings={settings} />
+					<ClientCertificates outbound={outbound} settings={settings} />
+					<UpstreamProxy outbound={outbound} settings={settings} />
+					<Hosts outbound={outbound} list="no_proxy" settings={settings} title="Reach without the upstream proxy">
+						Here a name means those below it, too. This machine is always reached directly.
+					</Hosts>
+				</>
+			)}
+			{problem && (
+				<p className={styles.problem} role="alert">
+					{problem}
+				</p>
+			)}
+		</Modal>
+	);
+}
+
+interface Part {
+	outbound: Outbound;
+	settings: OutboundSettings;
+}
+
+/** A heading, what is set, and a form that sets more. `add` reports whether it worked: then the form is emptied. */
+function Section(props: { title: string; hint: ReactNode; entries: ReactNode; add?: (form: FormData) => Promise<boolean>; action?: string; children?: ReactNode }) {
+	const id = useId();
+	const submit = async (event: FormEvent<HTMLFormElement>) => {
+		event.preventDefault();
+		const form = event.currentTarget;
+		if (await props.add?.(new FormData(form))) form.reset();
+	};
+	return (
+		<section className={styles.section} aria-labelledby={id}>
+			<h3 id={id}>{props.title}</h3>
+			<p className="dim">{props.hint}</p>
+			<ul className={styles.entries}>{props.entries}</ul>
+			{props.add && (
+				<form className={styles.form} onSubmit={submit}>
+					{props.children}
+					<button type="submit" className="quiet">
+						{props.action ?? "Add"}
+					</button>
+				</form>
+			)}
+		</section>
+	);
+}
+
+/** One thing that is set, and the button that takes it away where it was set here. */
+function Entry(props: { name: string; from: string; children?: ReactNode; onRemove: () => void }) {
+	return (
+		<li>
+			<span className="data">{props.name}</span>
+			<span className="dim">{props.children}</span>
+			{props.from === "dashboard" ? (
+				<button type="button" aria-label={`Remove ${props.name}`} onClick={props.onRemove}>
+					×
+				</button>
+			) : (
+				<span className="dimmer">set by {props.from}</span>
+			)}
+		</li>
+	);
+}
+
+function HostInput() {
+	return <input name="host" aria-label="Host" placeholder="api.example" required maxLength={300} spellCheck={false} autoCapitalize="off" />;
+}
+
+const text = (form: FormData, name: string) => String(form.get(name) ?? "").trim();
+
+function Hosts({ outbound, settings, list, title, children }: Part & { list: HostList; title: string; children: ReactNode }) {
+	return (
+		<Section
+			title={title}
+			hint={children}
+			entries={settings[list].map(({ host, from }) => (
+				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.setHost(list, host, false)} />
+			))}
+			add={(form) => outbound.setHost(list, text(form, "host"), true)}
+		>
+			<HostInput />
+		</Section>
+	);
+}
+
+function OldestTLS({ outbound, settings }: Part) {
+	const others = (than: string) =>
+		own(settings.min_tls)
+			.filter((each) => each.host !== than)
+			.map(({ host, version }) => ({ host, version }));
+	return (
+		<Section
+			title="Oldest TLS"
+			hint="1.2 for every host that is not named here. Older versions are not safe."
+			entries={settings.min_tls.map(({ host, version, from }) => (
+				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ min_tls: others(host) })}>
+					TLS {version}
+				</Entry>
+			))}
+			add={(form) => {
+				const host = text(form, "host");
+				return outbound.change({ min_tls: [...others(host), { host, version: text(form, "version") as "1.0" }] });
+			}}
+		>
+			<HostInput />
+			<select name="version" aria-label="Version" defaultValue="1.0">
+				{["1.0", "1.1", "1.2", "1.3"].map((version) => (
+					<option key={version}>{version}</option>
+				))}
+			</select>
+		</Section>
+	);
+}
+
+function ClientCertificates({ outbound, settings }: Part) {
+	const others = (than: string) =>
+		own(settings.client_certs)
+			.filter((each) => each.host !== than)
+			.map((each) => ({ host: each.host }));
+	return (
+		<Section
+			title="Client certificates"
+			hint="For servers that ask for one. The files hold, as PEM, the certificate and its private key, which is not shown again."
+			entries={settings.client_certs.map(({ host, from, subject, not_after, problem }) => (
+				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ client_certs: others(host) })}>
+					{problem ?? `${subject ?? ""}, until ${(not_after ?? "").slice(0, 10)}`}
+				</Entry>
+			))}
+			add={async (form) => {
+				const host = text(form, "host");
+				const files = form.getAll("files").filter((each): each is File => each instanceof File);
+				const pem = (await Promise.all(files.map((file) => file.text()))).join("\n");
+				return outbound.change({ client_certs: [...others(host), { host, pem }] });
+			}}
+		>
+			<HostInput />
+			<input name="files" type="file" aria-label="Certificate and key" multiple required accept=".pem,.crt,.cer,.key" />
+		</Section>
+	);
+}
+
+function UpstreamProxy({ outbound, settings }: Part) {
+	const now = settings.upstream_proxy;
+	const fixed = now !== undefined && now.from !== "dashboard";
+	const add = { add: (form: FormData) => outbound.change({ upstream_proxy: text(form, "url") }), action: "Set" };
+	return (
+		<Section
+			title="Upstream proxy"
+			hint="Another proxy through which servers are reached: http, https or socks5, with user name and password where it wants them."
+			entries={
+				now && (
+					<Entry name={now.url} from={now.from} onRemove={() => outbound.change({ upstream_proxy: "" })}>
+						{now.has_password && "with a password"}
+					</Entry>
+				)
+			}
+			{...(fixed ? {} : add)}
+		>
+			<input name="url" aria-label="URL of the proxy" placeholder="http://user:password@proxy.example:3128" required maxLength={1000} spellCheck={false} autoCapitalize="off" autoComplete="off" />
+		</Section>
+	);
+}
