@@ -49,7 +49,8 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 	if errors.As(err, &end) && !hc.seen && !stopped && (end.Close.By == h2.Upstream || end.Close.Code != http2.ErrCodeNo) {
 		s := hc.session(started) // no stream tells of it
 		s.TLS, s.Upstream = o.tls, o.up.addr
-		s.HTTP2 = hc.facts.ended(hc.facts.begun(0), h2.Close{})
+		begun := hc.facts.begun(0)
+		s.HTTP2 = hc.facts.ended(&begun, h2.Close{})
 		p.record(s, storage.Failed, err.Error())
 	}
 }
@@ -97,7 +98,8 @@ func (hc *http2Conn) Refused(id uint32, fields []hpack.HeaderField, c h2.Close) 
 	h := newHead2(fromHPACK(fields))
 	hc.describe(&s, h)
 	s.Sides[storage.Request].Head = shortened(h.raw)
-	s.HTTP2 = hc.facts.ended(hc.facts.begun(id), c)
+	begun := hc.facts.begun(id)
+	s.HTTP2 = hc.facts.ended(&begun, c)
 	hc.p.record(s, storage.Failed, c.Err.Error())
 }
 
@@ -117,7 +119,7 @@ type http2Stream struct {
 	ctx    context.Context
 	cancel context.CancelFunc // nil where no modifier could wait for it
 	early  int                // bytes of 1xx heads; belongs to the goroutine that reads upstream
-	facts  *storage.HTTP2     // as the session began with
+	facts  storage.HTTP2      // as the session began with
 
 	mu     sync.Mutex
 	x      *exchange // nil until the request passed the pipeline; used by one goroutine at a time
@@ -145,8 +147,8 @@ func (e *http2Stream) Head(side h2.Side, h *h2.Head) {
 
 func (e *http2Stream) request(h *h2.Head) {
 	s := e.hc.session(time.Now())
-	s.HTTP2 = e.hc.facts.begun(e.stream.ID)
-	e.facts = s.HTTP2
+	e.facts = e.hc.facts.begun(e.stream.ID)
+	s.HTTP2 = &e.facts
 	head := newHead2(fromHPACK(h.Fields))
 	e.hc.describe(&s, head)
 	if expect, ok := head.value("Expect"); ok && expect == "100-continue" {
@@ -295,7 +297,7 @@ func (e *http2Stream) finish() {
 	state, why := e.outcome()
 	closed := *e.closed
 	e.mu.Unlock()
-	if facts := e.hc.facts.ended(e.facts, closed); facts != e.facts {
+	if facts := e.hc.facts.ended(&e.facts, closed); facts != &e.facts {
 		e.x.rec.Change(func(s *storage.Session) { s.HTTP2 = facts })
 	}
 	e.x.end(state, why)

@@ -47,10 +47,10 @@ func (hc *http2Conn) GoAway(by h2.Party, last uint32, code http2.ErrCode, debug 
 }
 
 // begun returns what the session of a stream that begins tells.
-func (f *http2Facts) begun(stream uint32) *storage.HTTP2 {
+func (f *http2Facts) begun(stream uint32) storage.HTTP2 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &storage.HTTP2{Stream: stream, ClientSettings: f.settings[storage.ByClient], UpstreamSettings: f.settings[storage.ByUpstream]}
+	return storage.HTTP2{Stream: stream, ClientSettings: f.settings[storage.ByClient], UpstreamSettings: f.settings[storage.ByUpstream]}
 }
 
 // ended returns what it tells when the stream has ended: begun itself where there is nothing to add.
