@@ -88,6 +88,7 @@ func (o *Outgoing) Write(p []byte) (int, error) {
 			return sent, err
 		}
 		if err := o.write(func(w *writer) { w.data(o.s.ID, p[:n], false, -1) }); err != nil {
+			o.uncredit(n)
 			return sent, err
 		}
 		sent, p = sent+n, p[n:]
@@ -112,6 +113,15 @@ func (o *Outgoing) credit(want int) (int, error) {
 		}
 		r.credit.Wait()
 	}
+}
+
+// uncredit gives back the connection's credit for n bytes that were not sent, as the stream was over. Its receiver would never give it.
+func (o *Outgoing) uncredit(n int) {
+	r := o.s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.windows[o.side].forward(-int64(n))
+	r.credit.Broadcast()
 }
 
 func (o *Outgoing) fields(fields []hpack.HeaderField, end bool) error {
