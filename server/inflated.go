@@ -113,7 +113,7 @@ func (s *Server) inflate(session *storage.Session, side storage.Side) (*inflated
 		}
 		return r, nil
 	}
-	data, err := open("messages", func(w *bufio.Writer) inflateSink { return inflateSink{data: w, index: bufio.NewWriter(io.Discard)} })
+	data, err := open("messages", func(w *bufio.Writer) inflateSink { return inflateSink{data: w, index: bufio.NewWriter(io.Discard), told: true} })
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +129,7 @@ func (s *Server) inflate(session *storage.Session, side storage.Side) (*inflated
 type inflateSink struct {
 	data, index *bufio.Writer
 	size        uint64 // of data
+	told        bool   // that a message is damaged, or it is not to be told by this pass
 }
 
 // Write implements io.Writer for the data.
@@ -183,7 +184,7 @@ func (s *Server) replay(ctx context.Context, session *storage.Session, side stor
 		}
 		for i := range entries[:n] {
 			if e := &entries[i]; e.Side == side && e.Compressed {
-				if err := m.replayOne(ctx, e, &inflater, &sink); err != nil {
+				if err := m.replayOne(ctx, next+uint64(i), e, &inflater, &sink); err != nil {
 					return err
 				}
 			}
@@ -206,7 +207,7 @@ func (s *Server) replay(ctx context.Context, session *storage.Session, side stor
 }
 
 // replayOne decompresses a message. Its error is one of reading or of the sink, not of what was sent.
-func (m *messages) replayOne(ctx context.Context, e *storage.Entry, inflater *ws.Inflater, sink *inflateSink) error {
+func (m *messages) replayOne(ctx context.Context, number uint64, e *storage.Entry, inflater *ws.Inflater, sink *inflateSink) error {
 	if e.Broken {
 		return sink.end(brokenOff)
 	}
@@ -227,7 +228,18 @@ func (m *messages) replayOne(ctx context.Context, e *storage.Entry, inflater *ws
 		return err
 	case before:
 		return sink.end(depends)
-	case errors.Is(err, ws.ErrLarge):
+	}
+	if !sink.told {
+		sink.told = true
+		why := fmt.Sprintf("message %d cannot be decompressed: %v; it is shown as it passed", number, err)
+		if inflater.Damaged() {
+			why += ", and so is what its side sent after it"
+		}
+		if err := m.s.store.LoseMessages(m.session.ID, e.Side, why); err != nil {
+			m.s.log.Warn("note a damaged message", "err", err)
+		}
+	}
+	if errors.Is(err, ws.ErrLarge) {
 		return sink.end(tooLarge)
 	}
 	return sink.end(damaged)

@@ -281,7 +281,31 @@ func TestDamagedMessages(t *testing.T) {
 			if got[1].Preview != "ff ff" {
 				t.Errorf("got %q", got[1].Preview)
 			}
+			eventually(t, "the session says where and why", func() bool {
+				var session Session
+				r.json(r.call("GET", fmt.Sprintf("/api/sessions/%d", s.rec.ID()), ""), 200, &session)
+				lost := strings.Join(session.Messages.Lost, "\n")
+				return strings.HasPrefix(lost, "message 1 cannot be decompressed: ") && strings.HasSuffix(lost, "after it") == !fresh
+			})
 		})
+	}
+}
+
+// A message that was read and not passed on, or whose bytes were lost since, is listed, and says so.
+func TestMessageWithoutItsBytes(t *testing.T) {
+	r := newRig(t)
+	s := r.socket(storage.Messages{})
+	s.send(storage.Request, ws.Text, "kept")
+	d := s.sides[storage.Request]
+	_, _ = d.parser.Write([]byte("\x81\x04lost"))
+	s.end()
+	list := fmt.Sprintf("/api/sessions/%d/messages", s.rec.ID())
+	got := r.page(list).Messages
+	if len(got) != 2 || got[0].Problem != "" || got[1].Problem != "it was not passed on, or its bytes were not kept" || got[1].Size != 4 {
+		t.Errorf("got %+v", got)
+	}
+	if res := r.call("GET", list+"/1/payload", ""); res.StatusCode != 404 {
+		t.Errorf("got %s", res.Status)
 	}
 }
 

@@ -45,7 +45,7 @@ type Messages struct {
 	Kind    MessageKind `cbor:"1,keyasint"`
 	Deflate bool        `cbor:"2,keyasint,omitempty"` // permessage-deflate was agreed. RFC 7692
 	Fresh   [2]bool     `cbor:"3,keyasint"`           // by Side: each of its messages is compressed without the ones before (no_context_takeover)
-	Lost    [2]string   `cbor:"4,keyasint"`           // by Side: where and why reading ended before the body did, for people
+	Lost    [2]string   `cbor:"4,keyasint"`           // by Side: where and why reading ended before the body did, or decompression failed, for people
 	List    Body        `cbor:"5,keyasint"`           // the entries. Storage owns it
 }
 
@@ -126,13 +126,23 @@ func (r *Recording) List(e Entry) {
 
 // LoseMessages says where and why the reading of a side as messages ended before its body.
 func (r *Recording) LoseMessages(side Side, why string) {
-	r.Change(func(s *Session) {
-		if s.Messages != nil {
-			m := *s.Messages // the old one may be shared with a snapshot
-			m.Lost[side] = why
-			s.Messages = &m
-		}
-	})
+	r.Change(func(s *Session) { s.loseMessages(side, why) })
+}
+
+// LoseMessages is Recording.LoseMessages for who finds out later. What was said before stays.
+func (s *Store) LoseMessages(id uint64, side Side, why string) error {
+	if err := s.amend(id, func(session *Session) { session.loseMessages(side, why) }); err != nil {
+		return fmt.Errorf("note what is wrong with the messages of session %d: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Session) loseMessages(side Side, why string) {
+	if s.Messages != nil && s.Messages.Lost[side] == "" {
+		m := *s.Messages // the old one may be shared with a snapshot
+		m.Lost[side] = why
+		s.Messages = &m
+	}
 }
 
 // ReadAlong has every byte of a side's body that comes from here on written to w, in order, by the goroutine that writes the body. w must not

@@ -77,7 +77,7 @@ func (i *Inflater) message(w io.Writer, payload io.Reader, size uint64) error {
 			i.reset()
 			return nil
 		case err != nil:
-			return fmt.Errorf("it cannot be decompressed: %w", err)
+			return err
 		case i.in.synced:
 			return nil
 		}
