@@ -11,10 +11,10 @@ import (
 
 // messageList is a third stream of a session beside its two bodies: an Entry for each message that they hold, all of one size, so that any is found by
 // arithmetic. It is written, synced, recovered, counted and deleted as a body is, a million of them as 40 MB of chunks.
-const (
-	messageList Side = 2
-	streams          = 3
-)
+const messageList Side = 2
+
+// streams is how many streams a session can have: its bodies and the list.
+const streams = 3
 
 func (s Side) valid() error {
 	if s < streams {
