@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// difference is a kind of message that ours and net/http's parser do not read alike, and that is meant so. docs/wire-leniency.md tells of each.
+// difference is a kind of message that ours and net/http's parser do not read alike, and that is meant so. docs/wire.md tells of each.
 type difference struct {
 	name     string
 	example  string

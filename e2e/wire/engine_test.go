@@ -82,6 +82,12 @@ var engineCases = []wireCase{
 		here:      "Whatever the name, it is refused, or answered with the set-up page, without a further connection.",
 		http:      by(ownAddress), https: by(ownAddress), http2: not("The refusal is the answer to CONNECT, before HTTP/2 begins; `https` shows it."),
 	},
+	{
+		slug: "ring", sources: "",
+		elsewhere: "Two proxies that lead to each other call each other until descriptors run out.",
+		here:      "The request is refused with 508 when it comes round.",
+		http:      shown("proxy", "TestRingOfProxies"), https: shown("proxy", "TestRingOfProxies"), http2: not("The refusal is the answer to CONNECT, before HTTP/2 begins; `https` shows it."),
+	},
 	wireCase{
 		slug: "tiny-pieces", sources: "",
 		elsewhere: "Many tiny pieces cost more and more.",

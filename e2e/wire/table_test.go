@@ -165,9 +165,9 @@ func root() string {
 	return filepath.Join(filepath.Dir(here), "..", "..")
 }
 
-// whereIs returns the file and the name of a test of this package.
-func whereIs(fn func(*run)) (file, name string) {
+// whereIs returns the file of a test of this package, from the repository's root.
+func whereIs(fn func(*run)) (file string) {
 	f := runtime.FuncForPC(reflect.ValueOf(fn).Pointer())
 	path, _ := f.FileLine(f.Entry())
-	return "e2e/wire/" + filepath.Base(path), strings.TrimPrefix(f.Name(), "millpond/e2e/wire.")
+	return "e2e/wire/" + filepath.Base(path)
 }

@@ -46,6 +46,19 @@ var tlsCases = []wireCase{
 		http2: not("HTTP/2 needs TLS 1.2 or newer (RFC 9113, section 9.2)."),
 	},
 	{
+		slug: "old-tls-allowed", sources: "httptoolkit/httptoolkit#928 httptoolkit/httptoolkit#132",
+		elsewhere: "A host that has old TLS alone cannot be looked at.",
+		here:      "It is allowed for that host (`--min-tls`), upstream and for its clients.",
+		http:      not(noTLS), https: shown("proxy", "TestMinimumTLS"),
+		http2: not("HTTP/2 needs TLS 1.2 or newer (RFC 9113, section 9.2)."),
+	},
+	{
+		slug: "client-certificate", sources: "ProxymanApp/Proxyman#1994",
+		elsewhere: "A client certificate cannot be replaced in place.",
+		here:      "Its files are read again when they change.",
+		http:      not(noTLS), https: shown("proxy", "TestClientCertificate"), http2: not("The certificate is shown in the TLS handshake, before the protocol begins: `https` shows it."),
+	},
+	{
 		slug: "ech", sources: "saucesteals/utlsproxy#9",
 		elsewhere: "With a server that speaks ECH the handshake ends with `server sent ECH retry configs`.",
 		here:      "The handshake with such a server works. A client that offers ECH to us is told, by the protocol's own means, to do without (RFC 9849, section 6.1.6), and then is served.",
@@ -54,7 +67,7 @@ var tlsCases = []wireCase{
 	{
 		slug: "bad-certificate", sources: "ProxymanApp/proxyman-windows-linux#372 saucelabs/forwarder#333",
 		elsewhere: "There is no way on past a self-signed certificate, or HTTP/2 does not take it.",
-		here:      "Without leave the client gets a 502 that names the cause; with leave it is accepted over either protocol, and the session says so.",
+		here:      "Without leave the client gets a 502 that names the cause; with leave, for all hosts or for this one, it is accepted over either protocol, and the session says so.",
 		http:      not(noTLS), https: by(badCertificate), http2: by(badCertificate),
 	},
 	{
@@ -191,17 +204,25 @@ func badCertificate(r *run) {
 		r.Errorf("without leave the session is %s (%s)", s.State, s.Error)
 	}
 
-	p := harness.Start(r, "", "--insecure-upstream")
+	for _, leave := range []string{"--insecure-upstream", "--insecure-host=127.0.0.1"} {
+		r.expectAccepted(addr, leave)
+	}
+}
+
+// expectAccepted asks an origin with a bad certificate through a program that has leave to accept it.
+func (r *run) expectAccepted(addr, leave string) {
+	r.Helper()
+	p := harness.Start(r, "", leave)
 	roots, err := harness.ReadPool(p.CA)
 	r.must(err)
-	c, err = harness.DialTLS(p.Proxy, addr, &tls.Config{RootCAs: roots, NextProtos: []string{r.alpn()}})
+	c, err := harness.DialTLS(p.Proxy, addr, &tls.Config{RootCAs: roots, NextProtos: []string{r.alpn()}})
 	r.must(err)
 	r.must(r.ask(c, addr))
 	_ = c.Close()
 	s := p.Await(r, r.path, harness.Ended)
 	r.expectDone(s, 204)
 	if got := r.tlsOf(p, s.ID); got.UpstreamError == "" || !slices.Contains(s.Flags, "insecure_upstream") {
-		r.Errorf("session tells %+v, flags %q", got, s.Flags)
+		r.Errorf("%s: session tells %+v, flags %q", leave, got, s.Flags)
 	}
 }
 

@@ -1,0 +1,12 @@
+// Runs every test that docs/wire.md names, and writes its table when all of them pass.
+
+import { build } from "./build.mjs";
+import { clients } from "./chromium.mjs";
+import { binary, root, run } from "./run.mjs";
+import { join } from "node:path";
+
+build();
+run("go", ["test", "./e2e/wire", "-run=^TestPage$", "-count=1", "-timeout=30m", "-update"], {
+	MILLPOND_BINARY: join(root, binary),
+	CHROMIUM: clients(),
+});
