@@ -171,7 +171,5 @@ func (f *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return v.value, nil
 }
 
-func isSet(variable string) bool {
-	_, set := os.LookupEnv(variable)
-	return set
-}
+// isSet reports whether a variable says something: an empty one is what container files make of one that nobody set.
+func isSet(variable string) bool { return os.Getenv(variable) != "" }

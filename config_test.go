@@ -63,7 +63,7 @@ func TestWrongUpstreamProxyIsNotQuoted(t *testing.T) {
 func TestConfig(t *testing.T) {
 	name := writeConfig(t, fmt.Sprintf("# what is set once\ndata = %q\nproxy = [\"127.0.0.1:0\", \"[::1]:0\"]\ndashboard = \"127.0.0.1:0\"\ntoken = \"file\"\n", t.TempDir()))
 	for _, test := range []struct{ variable, flag, want string }{
-		{"", "", "file"}, {"variable", "", "variable"}, {"variable", "flag", "flag"}, {"", "flag", "flag"},
+		{"", "", "file"}, {"empty", "", "file"}, {"variable", "", "variable"}, {"variable", "flag", "flag"}, {"", "flag", "flag"},
 	} {
 		var args []string
 		if test.flag != "" {
@@ -71,7 +71,11 @@ func TestConfig(t *testing.T) {
 		}
 		cmd := command(args...)
 		cmd.Env = append(cmd.Env, "MILLPOND_CONFIG="+name)
-		if test.variable != "" {
+		switch test.variable {
+		case "":
+		case "empty":
+			cmd.Env = append(cmd.Env, "MILLPOND_TOKEN=")
+		default:
 			cmd.Env = append(cmd.Env, "MILLPOND_TOKEN="+test.variable)
 		}
 		p := start(t, cmd)

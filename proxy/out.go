@@ -98,7 +98,10 @@ func (p *Proxy) dialProxy(ctx context.Context, via *settings.UpstreamProxy) (net
 		return nc, nil
 	}
 	host, _, _ := splitAuthority(via.Authority) // dialContext took it
-	tc := tls.Client(nc, &tls.Config{ServerName: host, RootCAs: p.cfg.UpstreamRoots, NextProtos: []string{"http/1.1"}})
+	tc := tls.Client(nc, &tls.Config{
+		ServerName: host, RootCAs: p.cfg.UpstreamRoots, NextProtos: []string{"http/1.1"},
+		InsecureSkipVerify: p.cfg.InsecureUpstream || anyOf(p.rules().Insecure, host, via.Authority),
+	})
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Limits.DialTime)
 	defer cancel()
 	if err := tc.HandshakeContext(ctx); err != nil {

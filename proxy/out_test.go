@@ -86,6 +86,22 @@ func TestInsecureHost(t *testing.T) {
 	}
 }
 
+// HTTP/2 keeps to the same rule (its streams say so, all of them).
+func TestInsecureHostOverHTTP2(t *testing.T) {
+	port := webServer(t, (*authorityPair)(nil).issue(nil, "localhost"))
+	p := startProxy(t, Config{Rules: rulesOf(t, settings.Out{InsecureHosts: []string{"localhost:" + port}})})
+	url := "https://localhost:" + port + "/"
+	out, code := run(t, "", "curl", "-sS", "--http2", "-x", "http://"+p.addr, "--cacert", caFile(t), url, url)
+	if code != 0 || strings.Count(out, "HTTP/2.0") != 2 {
+		t.Fatalf("curl: %d: %s", code, out)
+	}
+	for _, s := range p.all(2) {
+		if s.Protocol != "HTTP/2" || !s.HasFlag(storage.FlagInsecure) || s.TLS.UpstreamError == "" {
+			t.Errorf("session %s %v %+v", s.Protocol, s.Flags, s.TLS)
+		}
+	}
+}
+
 // writePair writes a client certificate with its key into one file.
 func writePair(t *testing.T, file string, cert tls.Certificate) {
 	t.Helper()

@@ -105,6 +105,44 @@ func TestCurlReverse(t *testing.T) {
 	}
 }
 
+// An upgrade in reverse mode, to an upstream by its IPv6 address, whose brackets stay.
+func TestReverseUpgrade(t *testing.T) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	to := mustReverse(t, "http://"+l.Addr().String())
+	p := startProxy(t, Config{})
+	addr := p.listenToo("[::1]:0", func(l net.Listener) error { return p.p.ServeReverse(l, to) })
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newPeer(t, nc)
+	defer c.Close()
+	c.send("GET /chat HTTP/1.1\r\nHost: local\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\nat once")
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newPeer(t, accepted)
+	defer o.Close()
+	o.expect("GET /chat HTTP/1.1\r\nHost: " + l.Addr().String() + "\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n"
+	o.send(switching)
+	o.expect("at once")
+	c.expect(switching)
+	o.send("an answer")
+	c.expect("an answer")
+	c.Close()
+	o.expectEnd()
+	o.Close()
+	if s := p.next(); s.Host != l.Addr().String() || !s.HasFlag(storage.FlagReverse) || !s.HasFlag(storage.FlagUpgraded) {
+		t.Errorf("session %s %v %q", s.Host, s.Flags, s.Error)
+	}
+}
+
 // A listener that would forward to a listener of this process refuses, whichever of them it is.
 func TestReverseLoops(t *testing.T) {
 	p := startProxy(t, Config{})

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"millpond/storage"
 )
@@ -232,6 +233,123 @@ func TestSOCKSByteByByte(t *testing.T) {
 	if s := p.next(); s.Path != "/x" || s.Status != 204 {
 		t.Errorf("session %+v", s)
 	}
+}
+
+// A server that speaks first, as SSH's does, is heard through SOCKS5 as through CONNECT.
+func TestSOCKSServerSpeaksFirst(t *testing.T) {
+	const banner = "SSH-2.0-OpenSSH_9.2p1\r\n"
+	addr := serveEach(t, func(c *peerConn) {
+		c.send(banner)
+		c.rest()
+	})
+	_, port, _ := net.SplitHostPort(addr)
+	var n int
+	fmt.Sscan(port, &n)
+	p := startProxy(t, Config{})
+	c := p.dial()
+	c.send("\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01" + portBytes(n))
+	c.expect("\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01")
+	io.ReadFull(c.r, make([]byte, 2)) // our port to upstream
+	c.expect(banner)
+	c.Close()
+	if s := p.next(); !s.HasFlag(storage.FlagTunnel) || p.body(s.ID, storage.Response) != banner {
+		t.Errorf("session %v %q", s.Flags, s.Error)
+	}
+}
+
+// A client that begins and falls silent is let go, whatever it began with. It has asked for nothing, and is no session.
+func TestSilentBeginners(t *testing.T) {
+	p := startProxy(t, Config{ClientTLS: true, Limits: Limits{HeadTime: 200 * time.Millisecond, IdleTime: time.Minute}})
+	for _, begun := range []string{"\x05", "\x05\x03\x00", "\x05\x01\x00", "\x05\x01\x00\x05\x01\x00\x03\xffa"} {
+		c := p.dial()
+		c.send(begun)
+		c.rest()
+	}
+	if n := p.sessions(); n != 0 {
+		t.Errorf("%d sessions", n)
+	}
+	c := p.dial()
+	c.send("\x16\x03\x01\x00\xff")
+	c.rest()
+	if s := p.next(); s.State != storage.Failed || !strings.Contains(s.Error, "did not finish the TLS handshake in time") {
+		t.Errorf("session %v %q", s.State, s.Error)
+	}
+}
+
+// HTTP/1.0 clients: without keep-alive the connection ends with the answer; with it, it serves another. No 1xx reaches either.
+func TestHTTP10Clients(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		origin := startOrigin(t)
+		p := startProxy(t, Config{})
+		c := p.dial()
+		field := ""
+		if keep {
+			field = "Connection: keep-alive\r\n"
+		}
+		const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+		var o *peerConn
+		for range 2 {
+			c.send("GET http://" + origin.addr + "/ HTTP/1.0\r\n" + field + "\r\n")
+			if o == nil {
+				o = origin.accept()
+			}
+			o.expect("GET / HTTP/1.0\r\nHost: " + origin.addr + "\r\n" + field + "\r\n")
+			o.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + answer)
+			c.expect(answer)
+			if s := p.next(); s.State != storage.Done || len(s.Sides[storage.Response].Informational) != 1 {
+				t.Errorf("session %v %q", s.State, s.Error)
+			}
+			if !keep {
+				c.expectEnd()
+				break
+			}
+		}
+	}
+}
+
+// FuzzSOCKS reads any bytes as a request: it takes no more than the longest there is, and what it returns can be dialled or is refused.
+func FuzzSOCKS(f *testing.F) {
+	f.Add([]byte("\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"))
+	f.Add([]byte("\x05\x01\x00\x03\x09localhost\x00\x50"))
+	f.Add([]byte("\x05\x03\x00\x04" + strings.Repeat("\x00", 18)))
+	f.Fuzz(func(t *testing.T, request []byte) {
+		r := strings.NewReader(string(request))
+		authority, err := readSOCKS(r)
+		if read := len(request) - r.Len(); read > 4+1+255+2 {
+			t.Errorf("it read %d bytes", read)
+		}
+		if _, _, split := net.SplitHostPort(authority); err == nil && split != nil && !strings.ContainsAny(authority[:len(authority)-1], "[]:") {
+			t.Errorf("%q: %v", authority, split)
+		}
+	})
+}
+
+// FuzzHideCredentials: no value of the field stays, and heads without it stay as they are.
+func FuzzHideCredentials(f *testing.F) {
+	f.Add([]byte("GET / HTTP/1.1\r\nproxy-authorization: Basic SECRET\r\n SECRET\r\nX: y\r\n\r\n"))
+	f.Add([]byte("Proxy-Authorization : SECRET"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		before := string(raw)
+		out := string(hideCredentials(raw))
+		switch {
+		case string(raw) != before:
+			t.Error("the head itself was changed")
+		case !strings.Contains(strings.ToLower(before), "proxy-authorization") && out != before:
+			t.Errorf("%q became %q", before, out)
+		case string(hideCredentials([]byte(out))) != out:
+			t.Errorf("%q hidden twice is another", before)
+		}
+		h, err := parseRequestHead(raw)
+		if err != nil {
+			return
+		}
+		value, ok := h.value(credentialsField)
+		if hidden, err := parseRequestHead([]byte(out)); ok && value != "" && err == nil {
+			if now, _ := hidden.value(credentialsField); now != notKept {
+				t.Errorf("%q: the field is %q", before, now)
+			}
+		}
+	})
 }
 
 func TestTLSToAProxyThatDoesNotSpeakIt(t *testing.T) {

@@ -29,7 +29,7 @@ type Summary struct {
 	FirstByte     float64   `json:"first_byte" doc:"Milliseconds from started to the response's head; 0 until it came."`
 	Client        string    `json:"client" doc:"The client's address, host:port."`
 	Error         string    `json:"error" doc:"Why the session did not end as done, or what upstream sent beyond it, for people."`
-	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, …"`
+	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, …"`
 	Pinned        bool      `json:"pinned"`
 	Note          string    `json:"note"`
 	Color         string    `json:"color"`
@@ -48,6 +48,7 @@ type Session struct {
 	Response Message `json:"response"`
 	Timing   Timing  `json:"timing"`
 	TLS      *TLS    `json:"tls,omitempty"`
+	Unicode  string  `json:"host_unicode,omitempty" doc:"The host with its labels in Unicode, where it was asked for in Punycode."`
 	HTTP2    *HTTP2  `json:"http2,omitempty" doc:"What HTTP/2 frames said beside fields and data."`
 
 	Messages *Messages `json:"messages,omitempty" doc:"Given where the bodies are read as messages: see list-messages."`

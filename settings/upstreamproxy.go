@@ -97,7 +97,12 @@ func (p *UpstreamProxy) serves(scheme, authority string) bool {
 	if scheme != "http" {
 		scheme = "https" // tunnels
 	}
-	chosen, err := p.choose(&url.URL{Scheme: scheme, Host: authority})
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		return false
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, ".")) // httpproxy knows localhost by this spelling alone
+	chosen, err := p.choose(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)})
 	return err == nil && chosen != nil
 }
 
