@@ -2,7 +2,10 @@ package server
 
 import (
 	"encoding/hex"
+	"strings"
 	"time"
+
+	"golang.org/x/net/idna"
 
 	"millpond/storage"
 )
@@ -50,6 +53,7 @@ func sessionOf(r *storage.Row, s *storage.Session) Session {
 			FirstByte:     moment(s.Timing.FirstByte),
 		},
 	}
+	out.Unicode = unicodeHost(r.Host)
 	out.Messages, out.GRPC = messagesOf(s.Messages), grpcOf(s)
 	if t := s.TLS; t != nil {
 		out.TLS = &TLS{
@@ -63,6 +67,22 @@ func sessionOf(r *storage.Row, s *storage.Session) Session {
 		out.HTTP2 = http2Of(s.HTTP2)
 	}
 	return out
+}
+
+// unicodeHost returns a host, which may have a port, with its labels in Unicode, or nothing where that is no different (RFC 5891, section 4.4).
+func unicodeHost(host string) string {
+	name, port, found := strings.Cut(host, ":") // an address in brackets has no label that is coded
+	if !strings.Contains(strings.ToLower(name), "xn--") {
+		return ""
+	}
+	written, err := idna.Display.ToUnicode(name)
+	if err != nil || written == name {
+		return ""
+	}
+	if found {
+		written += ":" + port
+	}
+	return written
 }
 
 func messageOf(m *storage.Message) Message {

@@ -908,6 +908,8 @@ export interface components {
             grpc?: components["schemas"]["GRPC"];
             /** @description What was asked: host, or host:port where the port is not the scheme's. */
             host: string;
+            /** @description The host with its labels in Unicode, where it was asked for in Punycode. */
+            host_unicode?: string;
             /** @description What HTTP/2 frames said beside fields and data. */
             http2?: components["schemas"]["HTTP2"];
             /**

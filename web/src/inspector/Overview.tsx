@@ -57,7 +57,7 @@ export function Overview({ api, session, outbound }: { api: Api; session: Sessio
 			<ChunkExtensions message={response} side="response" />
 			<Facts title="Connection">
 				<Fact name="Client">{session.client}</Fact>
-				<Fact name="Asked for">{session.host}</Fact>
+				<Fact name="Asked for">{join(session.host, session.host_unicode)}</Fact>
 				<Fact name="Upstream">{session.upstream}</Fact>
 				<Fact name="To upstream">{toUpstream(session.flags)}</Fact>
 				<Fact name="Protocol">{session.protocol}</Fact>
