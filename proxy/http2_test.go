@@ -369,18 +369,25 @@ func TestHTTP2ManyAtOnce(t *testing.T) {
 // http2Tunnel opens a tunnel and speaks raw frames in it; the origin's frames are the test's too.
 func http2Tunnel(t *testing.T, h *harness) (client *http2.Framer, conn net.Conn, origin *http2.Framer) {
 	t.Helper()
+	client, c, origin, _ := http2Ends(t, h)
+	return client, c, origin
+}
+
+// http2Ends is http2Tunnel with both connections.
+func http2Ends(t *testing.T, h *harness) (client *http2.Framer, c *peerConn, origin *http2.Framer, u *peerConn) {
+	t.Helper()
 	o := startOrigin(t)
-	c := h.dial()
+	c = h.dial()
 	c.send("CONNECT " + o.addr + " HTTP/1.1\r\nHost: " + o.addr + "\r\n\r\n")
 	c.expect("HTTP/1.1 200 Connection established\r\n\r\n")
 	c.send(http2.ClientPreface)
 	client = http2.NewFramer(c, c.r)
 	client.WriteSettings()
-	u := o.accept()
+	u = o.accept()
 	u.expect(http2.ClientPreface)
 	origin = http2.NewFramer(u, u.r)
 	origin.WriteSettings()
-	return client, c, origin
+	return client, c, origin, u
 }
 
 func TestHTTP2GoAwayShows(t *testing.T) {

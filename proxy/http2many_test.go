@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -19,7 +20,7 @@ func TestHTTP2ManyRequestsOnOneConnection(t *testing.T) {
 	}
 	const batch = 100 // as many as servers let be open at once
 	h := startHarness(t, Config{})
-	client, conn, origin := http2Tunnel(t, h)
+	client, conn, origin, up := http2Ends(t, h)
 	go func() {
 		for {
 			f, err := origin.ReadFrame()
@@ -48,6 +49,8 @@ func TestHTTP2ManyRequestsOnOneConnection(t *testing.T) {
 	var before int64
 	for from := 0; from < n; from += batch {
 		ended := 0
+		conn.SetDeadline(time.Now().Add(3 * patience))
+		up.SetDeadline(time.Now().Add(3 * patience))
 		for i := from; i < from+batch; i++ {
 			id := uint32(1 + 2*i)
 			out.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x83, 0x84, 0x86}, EndHeaders: true})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,14 +86,23 @@ func FuzzRelay(f *testing.F) {
 		if ctx.Err() != nil {
 			t.Error("the relay did not end")
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, s := range w.streams {
-			if s.closes != 1 {
-				t.Errorf("stream %d was closed %d times", s.s.ID, s.closes)
-			}
-		}
+		w.closedOnce(t)
 	})
+}
+
+// closedOnce waits until every stream was closed, which a hook that ends one may do after the relay has ended, and reports those that were more than once.
+func (w *watch) closedOnce(t *testing.T) {
+	t.Helper()
+	w.until(t, "the end of each stream", func() bool {
+		return !slices.ContainsFunc(w.streams, func(s *seen) bool { return s.closes == 0 })
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.streams {
+		if s.closes != 1 {
+			t.Errorf("stream %d was closed %d times", s.s.ID, s.closes)
+		}
+	}
 }
 
 // takeSome has some streams be answered, and the one body or the other of some be taken over, by their ids.
