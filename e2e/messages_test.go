@@ -38,7 +38,6 @@ func TestTenThousandMessagesInASecond(t *testing.T) {
 			dir := t.TempDir()
 			p := harness.Start(t, dir)
 			upgrader := websocket.Upgrader{EnableCompression: compressed}
-			took := make(chan time.Duration, 1)
 			origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c, err := upgrader.Upgrade(w, r, nil)
 				if err != nil {
@@ -50,14 +49,12 @@ func TestTenThousandMessagesInASecond(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				began := time.Now()
 				for i := range n {
 					if err := c.WriteMessage(websocket.TextMessage, []byte(said("response", i))); err != nil {
 						t.Error(err)
 						return
 					}
 				}
-				took <- time.Since(began)
 				_, _, _ = c.ReadMessage() // until the program is killed
 			}))
 			defer origin.Close()
@@ -67,6 +64,7 @@ func TestTenThousandMessagesInASecond(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
+			began := time.Now()
 			if err := c.WriteMessage(websocket.TextMessage, []byte(said("request", 0))); err != nil {
 				t.Fatal(err)
 			}
@@ -75,10 +73,10 @@ func TestTenThousandMessagesInASecond(t *testing.T) {
 					t.Fatalf("message %d: got %q, %v", i, m, err)
 				}
 			}
-			rate := time.Duration(n) * time.Second / <-took
-			t.Logf("%d messages a second passed", rate)
-			if rate < n {
-				t.Logf("this machine passes no %d a second now", n)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%d messages took %v", n, took)
+			} else {
+				t.Logf("%d messages took %v", n, took)
 			}
 			id := p.Sessions(t, "")[0].ID
 			expect := func() {
