@@ -6,8 +6,9 @@ import "context"
 // honours Full adds to that.
 const brim = ownMemory + calmShare + LargeBufferSize
 
-// Brim blocks while the recording holds more than a relay that honours Full lets it, and the disk works: for a relay that cannot hold back just this
-// sender at once, as over HTTP/2, where what was granted still comes. It does not wait for a disk that stalls, and no longer than ctx.
+// Brim blocks while the recording holds more than a relay that honours Full lets it, for a relay that cannot hold back just this sender at once, as over
+// HTTP/2, where what was granted still comes. It does so before a disk that works, and wherever the memory that all share is used up, since what came
+// then would be cut. Before a disk that stalls it does not, and no longer than ctx.
 func (w *BodyWriter) Brim(ctx context.Context) {
 	for {
 		room, stalls := w.rec.share.brimming()
@@ -23,13 +24,18 @@ func (w *BodyWriter) Brim(ctx context.Context) {
 	}
 }
 
-// brimming returns nil unless the recording holds more than brim while the disk works. Else one of the channels is closed when that may have changed.
+// brimming returns nil unless the recording is to take no more. Else one of the channels is closed when that may have changed.
 func (s *share) brimming() (room, stalls <-chan struct{}) {
 	room = s.full()
 	b := s.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if room == nil || s.held <= brim || !b.calm {
+	switch {
+	case room == nil:
+		return nil, nil
+	case b.used >= b.limit():
+		return room, nil
+	case s.held <= brim || !b.calm:
 		return nil, nil
 	}
 	if b.stalls == nil {

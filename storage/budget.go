@@ -273,14 +273,17 @@ func (b *budget) resume() {
 	}
 }
 
-// fair is how much of the shared memory one recording may hold now: twice what is free. What many recordings hold of their own comes
-// off what they share.
+// fair is how much of the shared memory one recording may hold now: twice what is free.
 func (b *budget) fair() int64 {
 	if b.calm {
 		return max(min(2*(calmMemory-b.used), calmShare), 0)
 	}
-	return max(2*(max(sharedMemory-(b.shares-1)*ownMemory, calmMemory)-b.used), 0)
+	return max(2*(b.limit()-b.used), 0)
 }
+
+// limit is how much of the shared memory is used while the disk stalls: less what many recordings hold of their own, and as much again for the connections
+// that they come with, which take more than that.
+func (b *budget) limit() int64 { return max(sharedMemory-(b.shares-1)*2*ownMemory, calmMemory) }
 
 // shared returns the bytes it holds of the shared memory.
 func (s *share) shared() int64 { return max(s.held-ownMemory, 0) }

@@ -380,12 +380,24 @@ func TestBrimWaitsForAWorkingDisk(t *testing.T) {
 		r.share.release(int(r.share.shared()))
 		<-over
 
-		r.share.add(2 * sharedMemory) // more than fits even then
+		r.share.add(2 * brim)
 		go wait()
 		begun := time.Now()
 		if took := (<-over).Sub(begun); took > calmMost {
 			t.Errorf("waits %v for a disk that stalls", took)
 		}
+
+		r.share.add(sharedMemory) // used up: what came now would be cut
+		go wait()
+		time.Sleep(stallLimit / 2)
+		synctest.Wait()
+		select {
+		case <-over:
+			t.Fatal("goes on while there is no memory")
+		default:
+		}
+		r.share.release(sharedMemory)
+		<-over
 		r.share.close()
 	})
 }
