@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"millpond/storage"
 )
 
 const (
@@ -20,6 +23,10 @@ const (
 	// leavesAtOnce is how soon after the TLS handshake a client that does not like the certificate is gone: some look at it only then, without another
 	// round trip. GnuTLS programs (wget, git on Debian), Node over TLS 1.2 and Android's OkHttp with pins do so. Browsers keep surplus connections for longer.
 	leavesAtOnce = 2 * time.Second
+
+	// acceptedSoon is how long a client that left without a word may show by another connection that it takes our certificate for that host after all:
+	// browsers open two, use the first that stands, and drop the other.
+	acceptedSoon = 250 * time.Millisecond
 )
 
 // accepted knows which clients have sent something inside TLS with our certificate, which they do only once they took it: by their address, as
@@ -130,7 +137,22 @@ func (p *Proxy) explainAlert(client, alert string) string {
 	return "the client ended the TLS handshake: " + alert
 }
 
-// explainLeft says why a client closed its connection without a word when it had our certificate.
+// takes reports whether some program at the client's address takes our certificate for the host, or shows so soon.
+func (p *Proxy) takes(ctx context.Context, client, host string) bool {
+	tick := time.NewTicker(acceptedSoon / 25)
+	defer tick.Stop()
+	for until := time.Now().Add(p.acceptedSoon); ; {
+		if p.accepted.of(client, host) {
+			return true
+		}
+		if ctx.Err() != nil || time.Now().After(until) {
+			return false
+		}
+		<-tick.C
+	}
+}
+
+// explainLeft says why a client closed its connection without a word when it had our certificate, which it never took for that host.
 func (p *Proxy) explainLeft(client string) string {
 	const closed = "the client closed the connection when it had Millpond's certificate, without saying why: "
 	if p.accepted.by(client) {
@@ -139,8 +161,20 @@ func (p *Proxy) explainLeft(client string) string {
 	return closed + "it most likely does not trust it (wget, git and Node end so), or accepts only certificates it knows (pinning); " + install
 }
 
-// explainClient says why the handshake with the client failed, and what to do about it.
-func (p *Proxy) explainClient(client string, m *mirror, err error) string {
+// explainClient says why the handshake with the client, about a host, failed, what to do about it, and which state that is for the session.
+func (p *Proxy) explainClient(ctx context.Context, client, host string, m *mirror, err error) (storage.State, string) {
+	if left(err) && m.hello && m.plainAlert() == "" && p.takes(ctx, client, host) {
+		return storage.ClientAborted, "the client closed the connection in the TLS handshake; it takes Millpond's certificate for this host, so it most likely did not need the connection any more"
+	}
+	return storage.Failed, p.explainHandshake(client, m, err)
+}
+
+// left reports whether an error means that the other end closed the connection.
+func left(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func (p *Proxy) explainHandshake(client string, m *mirror, err error) string {
 	var record tls.RecordHeaderError
 	alert := alertOf(err)
 	if alert == "" {
@@ -152,7 +186,7 @@ func (p *Proxy) explainClient(client string, m *mirror, err error) string {
 	switch {
 	case isTimeout(err):
 		return "the client did not finish the TLS handshake in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case left(err):
 		if m.hello {
 			return p.explainLeft(client)
 		}

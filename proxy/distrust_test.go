@@ -1,12 +1,16 @@
 package proxy
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"millpond/storage"
 )
 
 // Each program has its own way to say that it does not trust us, some none. The row names the host and the likely cause, which is another once some
@@ -84,6 +88,52 @@ func TestGoProgramsThatDoNotTrustUs(t *testing.T) {
 			}
 			p.wantFailed(want)
 			p.p.accepted.note("127.0.0.1:1", "another.example:443")
+		}
+	}
+}
+
+// A browser opens two connections, uses the one that stands first, and drops the other, in the handshake or after it. That is no rejection, although
+// the drop may be seen before the first request.
+func TestSurplusConnectionIsNoRejection(t *testing.T) {
+	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "example.com")}}, func(c *tls.Conn) {
+		readHead(bufio.NewReader(c), 1<<10)
+		io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+	})
+	for _, inHandshake := range []bool{false, true} {
+		p := startProxy(t, Config{})
+		p.p.acceptedSoon = patience
+		used, err := p.handshake(addr, &tls.Config{ServerName: "example.com"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tunnel := p.tunnelTo(addr)
+		surplus := tls.Client(tunnel, &tls.Config{ServerName: "example.com", InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error {
+			if inHandshake {
+				tunnel.Close()
+			}
+			return nil
+		}})
+		if err := surplus.Handshake(); (err != nil) != inHandshake {
+			t.Fatal(err)
+		}
+		surplus.Close()
+		peer := newPeer(t, used)
+		peer.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+		peer.head()
+		peer.rest()
+		sessions := 1
+		if inHandshake {
+			sessions = 2
+		}
+		var told bool
+		for _, s := range p.all(sessions) {
+			if s.State == storage.Failed {
+				t.Errorf("session %v %q", s.State, s.Error)
+			}
+			told = told || s.State == storage.ClientAborted && strings.Contains(s.Error, "did not need the connection any more")
+		}
+		if told != inHandshake {
+			t.Errorf("in the handshake %v: a row for the surplus connection: %v", inHandshake, told)
 		}
 	}
 }

@@ -100,6 +100,7 @@ type Proxy struct {
 
 	accepted     accepted
 	leavesAtOnce time.Duration // but in tests, the constant
+	acceptedSoon time.Duration // likewise
 }
 
 // New returns a Proxy that serves nothing yet.
@@ -130,6 +131,7 @@ func New(cfg Config) (*Proxy, error) {
 
 		accepted:     trusting,
 		leavesAtOnce: leavesAtOnce,
+		acceptedSoon: acceptedSoon,
 	}
 	return p, nil
 }

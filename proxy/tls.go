@@ -182,7 +182,8 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 		}
 		return
 	case err != nil:
-		p.record(s, storage.Failed, p.explainClient(c.client, m, err))
+		state, why := p.explainClient(ctx, c.client, s.Host, m, err)
+		p.record(s, state, why)
 		return
 	}
 
@@ -225,7 +226,7 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		// anything, has most likely rejected it too; later, it had opened a connection ahead of need.
 		if alert := alertOf(f.err); alert != "" {
 			p.record(s, storage.Failed, p.explainAlert(c.client, alert))
-		} else if time.Since(secured) < p.leavesAtOnce && !p.accepted.of(c.client, s.Host) {
+		} else if time.Since(secured) < p.leavesAtOnce && !p.takes(ctx, c.client, s.Host) {
 			p.record(s, storage.Failed, p.explainLeft(c.client))
 		}
 	case f.who == upstreamLeft && alertOf(f.err) != "":

@@ -84,7 +84,8 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 	}
 	if ctx.Err() == nil && name != checkHost {
 		s.TLS = &storage.TLS{ServerName: m.sni}
-		p.record(s, storage.Failed, p.explainClient(c.client, m, err))
+		state, why := p.explainClient(ctx, c.client, name, m, err)
+		p.record(s, state, why)
 	}
 	c.Close()
 	return nil
