@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"millpond/storage"
 )
@@ -117,6 +118,17 @@ func TestSurplusConnectionIsNoRejection(t *testing.T) {
 			t.Fatal(err)
 		}
 		surplus.Close()
+		waits := func() bool { // the proxy has seen it go
+			for _, stack := range goroutines() {
+				if strings.Contains(stack, "(*Proxy).takes(") {
+					return true
+				}
+			}
+			return p.sessions() > 0 // and has made up its mind
+		}
+		for deadline := time.Now().Add(patience); !waits() && time.Now().Before(deadline); {
+			time.Sleep(2 * time.Millisecond)
+		}
 		peer := newPeer(t, used)
 		peer.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
 		peer.head()
