@@ -53,7 +53,7 @@ var largeCases = []wireCase{
 		here:      "Each part passes, and is kept as the part it is.",
 	}.each(by(ranges)),
 	{
-		slug: "large-media", sources: "ProxymanApp/Proxyman#450 mitmproxy/mitmproxy#3918",
+		slug: "large-media", sources: "mitmproxy/mitmproxy#3918",
 		elsewhere: "Opening a body of 100 MB reads all of it.",
 		here:      "Its head and its tail are read, and nothing else.",
 		http:      by(largeMedia), https: not(sameStore), http2: not(sameStore),
@@ -99,8 +99,9 @@ var largeCases = []wireCase{
 	wireCase{
 		slug: "many-requests", sources: "mitmproxy/mitmproxy#4456",
 		elsewhere: "Memory grows with each stream until the connection ends.",
-		here:      "Memory is flat over 50,000 requests on one connection.",
-	}.each(by(manyRequests)),
+		here:      "Memory is flat over 50,000 requests on one connection; over HTTP/1.1, over 5,000.",
+		http2:     shown("proxy", "TestHTTP2ManyRequestsOnOneConnection"),
+	}.http1(manyRequests),
 }
 
 var seeds atomic.Uint64
@@ -166,7 +167,7 @@ func largeDownload(r *run) {
 }
 
 func largeChunked(r *run) {
-	b := newBody(large())
+	b := newBody(128 << 20)
 	r.flat(func() {
 		r.download(r.program.Client(r, r.protocol), b, harness.Open)
 		s := r.session()
@@ -501,10 +502,7 @@ func coded(r *run) {
 }
 
 func manyRequests(r *run) {
-	n := 5_000
-	if os.Getenv("MILLPOND_GIB") != "" {
-		n = 50_000
-	}
+	const n = 5_000
 	var conns sync.Map
 	r.origin.HandleFunc("GET "+r.path, func(w http.ResponseWriter, q *http.Request) {
 		conns.Store(q.RemoteAddr, true)

@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -19,7 +20,7 @@ var urlCases = []wireCase{
 	{
 		slug: "idn", sources: "mitmproxy/mitmproxy#4622",
 		elsewhere: "A host name beyond ASCII ends a WebSocket's handshake with an exception.",
-		here:      "The name is in Punycode on the wire, and its certificate is for that.",
+		here:      "The name is in Punycode on the wire, and its certificate is for that; the session shows it in Unicode beside.",
 		http:      not("Without TLS nothing is made of the name: it passes in Host as the client wrote it, as the case `names-keep-their-case` shows."),
 		https:     by(idn), http2: by(idn),
 	},
@@ -80,28 +81,56 @@ func (r *run) expectPath(i int, path string) {
 	}
 }
 
+// idn asks for a name that only an upstream proxy can resolve, which is the test's.
 func idn(r *run) {
 	const name = "xn--mnchen-3ya.example" // münchen.example, by RFC 5891
-	hello := make(chan string, 2)
+	hello, asked := make(chan string, 2), make(chan string, 2)
 	cert, err := r.origin.Authority.Server(name)
 	r.must(err)
+	addr := r.tlsOrigin(&tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		hello <- h.ServerName
+		return &cert, nil
+	}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	r.must(err)
-	r.accept(tls.NewListener(l, &tls.Config{
-		NextProtos: []string{r.alpn()},
-		GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			hello <- h.ServerName
-			return &cert, nil
-		},
-	}), func(c *conn) error { return c.expectEnd() })
-	c, err := harness.DialTLS(r.program.Proxy, l.Addr().String(), &tls.Config{RootCAs: r.roots, ServerName: name, NextProtos: []string{r.alpn()}})
+	r.accept(l, func(c *conn) error {
+		head, err := c.head()
+		if err != nil {
+			return err
+		}
+		asked <- strings.SplitN(head, " ", 3)[1]
+		up, err := net.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		defer up.Close()
+		c.send(harness.Connected)
+		go func() { _, _ = io.Copy(up, c.r) }()
+		_, _ = io.Copy(c, up)
+		return nil
+	})
+	p := harness.Start(r, "", append(r.origin.Trusted(r), "--upstream-proxy", "http://"+l.Addr().String())...)
+	roots, err := harness.ReadPool(p.CA)
+	r.must(err)
+	c, err := harness.DialTLS(p.Proxy, name+":443", &tls.Config{RootCAs: roots, NextProtos: []string{r.alpn()}})
 	r.must(err)
 	defer c.Close()
-	if got := <-hello; got != name {
-		r.Errorf("the origin was asked for %q, want %q", got, name)
-	}
 	if leaf := c.ConnectionState().PeerCertificates[0]; leaf.VerifyHostname(name) != nil {
 		r.Errorf("the certificate is for %q", leaf.DNSNames)
+	}
+	r.must(r.ask(c, name))
+	_ = c.Close()
+	if sni, authority := <-hello, <-asked; sni != name || authority != name+":443" {
+		r.Errorf("on the wire the name is %q and %q, want %q", sni, authority, name)
+	}
+	s := p.Await(r, r.path, harness.Ended)
+	r.expectDone(s, 204)
+	var told struct {
+		Unicode string `json:"host_unicode"`
+	}
+	p.Get(r, fmt.Sprintf("/api/sessions/%d", s.ID), &told)
+	if s.Host != name || told.Unicode != "münchen.example" {
+		r.Errorf("session tells %q and %q", s.Host, told.Unicode)
 	}
 }
 

@@ -69,7 +69,7 @@ type conn struct {
 }
 
 func newConn(c net.Conn) *conn {
-	_ = c.SetDeadline(time.Now().Add(3 * patience))
+	_ = c.SetDeadline(time.Now().Add(2 * patience))
 	return &conn{c, bufio.NewReader(c)}
 }
 
