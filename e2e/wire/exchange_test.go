@@ -85,7 +85,6 @@ type stream2 struct {
 	response []string
 	answer   string
 	after    []string // trailers of the response
-	early    bool     // the origin answers before it has read the body
 }
 
 // pass2 passes it and a second one on the same connection, compares what arrives field by field, and returns the first one's session.

@@ -148,8 +148,7 @@ func badName(r *run) {
 
 // badName2 expects what a client without a proxy does with such a response, too: its stream is reset (RFC 9113, section 8.1.1).
 func badName2(r *run) {
-	var addr string
-	addr = r.listen2(func(p *peer2) error {
+	addr := r.listen2(func(p *peer2) error {
 		m, err := p.message()
 		if err != nil {
 			return err

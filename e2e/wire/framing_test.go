@@ -161,8 +161,7 @@ func connectAnswer(r *run) {
 
 func continue1(r *run) {
 	const body = "uploaded"
-	var addr string
-	addr = r.listen(func(c *conn) error {
+	addr := r.listen(func(c *conn) error {
 		head, err := c.head()
 		if err != nil || !strings.Contains(head, "\r\nexpect: 100-Continue\r\n") {
 			return fmt.Errorf("got head %q, %w", head, orNone(err))
@@ -248,8 +247,7 @@ func continueRefused(r *run) {
 }
 
 func continueRefused2(r *run) {
-	var addr string
-	addr = r.listen2(func(p *peer2) error {
+	addr := r.listen2(func(p *peer2) error {
 		m, _, err := p.next()
 		if err != nil || !slices.Contains(m.fields, "100-continue") {
 			return fmt.Errorf("got %v, %w", m, orNone(err))
