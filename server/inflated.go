@@ -113,7 +113,9 @@ func (s *Server) inflate(session *storage.Session, side storage.Side) (*inflated
 		}
 		return r, nil
 	}
-	data, err := open("messages", func(w *bufio.Writer) inflateSink { return inflateSink{data: w, index: bufio.NewWriter(io.Discard), told: true} })
+	data, err := open("messages", func(w *bufio.Writer) inflateSink {
+		return inflateSink{data: w, index: bufio.NewWriter(io.Discard), told: true}
+	})
 	if err != nil {
 		return nil, err
 	}
