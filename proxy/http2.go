@@ -40,6 +40,7 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 		Client:   h2.Conn{Conn: c.Conn, Reader: c.r},
 		Upstream: h2.Conn{Conn: o.up.Conn, Reader: o.up.r},
 		Handler:  hc, MaxList: p.cfg.Limits.Head, StallTime: p.cfg.Limits.StallTime, SettingsTime: p.cfg.Limits.DialTime, Drain: p.closed,
+		Stalled: p.cfg.Store.Stalled,
 	})
 	hc.c.idle.Store(false)
 	stopped := ctx.Err() != nil

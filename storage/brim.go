@@ -33,7 +33,7 @@ func (s *share) brimming() (room, stalls <-chan struct{}) {
 	switch {
 	case room == nil:
 		return nil, nil
-	case b.used >= b.limit():
+	case b.exhausted():
 		return room, nil
 	case s.held <= brim || !b.calm:
 		return nil, nil

@@ -15,6 +15,12 @@ const (
 	// calmMemory, and three hundred clients still fit into the resident size that is promised.
 	sharedMemory = 52 << 20
 
+	// connectionMemory is about what a connection takes beyond the bytes on their way to the disk: stacks, TLS, buffers to read into.
+	connectionMemory = 128 << 10
+
+	// arriving is for what comes although nobody may take more: over HTTP/2, until upstream knows that it was granted less.
+	arriving = 16 << 20
+
 	// calmMemory is what of it recordings hold while the disk takes bytes: enough to keep it busy. A queue before a disk that works grows to
 	// whatever it may, makes nothing faster, and is what a SIGKILL loses. The rest is for a disk that stalls.
 	calmMemory = 2 << 20
@@ -123,6 +129,13 @@ func (p *pauses) note(at time.Time, pause time.Duration) {
 }
 
 func (p *pauses) longest() time.Duration { return max(p.now, p.before) }
+
+// Stalled reports whether bytes wait for a disk that takes none.
+func (s *Store) Stalled() bool {
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	return s.budget.used > 0 && !s.budget.calm
+}
 
 // inUse returns the shared bytes in use.
 func (b *budget) inUse() int64 {
@@ -281,9 +294,14 @@ func (b *budget) fair() int64 {
 	return max(2*(b.limit()-b.used), 0)
 }
 
-// limit is how much of the shared memory is used while the disk stalls: less what many recordings hold of their own, and as much again for the connections
-// that they come with, which take more than that.
-func (b *budget) limit() int64 { return max(sharedMemory-(b.shares-1)*2*ownMemory, calmMemory) }
+// limit is how much of the shared memory is used while the disk stalls: less what many recordings hold of their own, and what the connections take that they
+// come with.
+func (b *budget) limit() int64 {
+	return max(sharedMemory-(b.shares-1)*(ownMemory+connectionMemory), calmMemory)
+}
+
+// exhausted reports whether what comes on its own, from senders that cannot be held back at once, has used up its part, too.
+func (b *budget) exhausted() bool { return b.used >= min(b.limit()+arriving, sharedMemory) }
 
 // shared returns the bytes it holds of the shared memory.
 func (s *share) shared() int64 { return max(s.held-ownMemory, 0) }

@@ -46,6 +46,7 @@ type Config struct {
 	SettingsTime time.Duration   // for upstream's first SETTINGS, 30 s
 	StallTime    time.Duration   // for a write that the peer does not accept, 30 min
 	Drain        <-chan struct{} // when closed, no stream is begun any more, and the client is told so; nil: never
+	Stalled      func() bool     // whether a hold is certain to last, so that upstream is lent less at once; nil: never
 	MaxStreams   int             // open at once; more are refused, DefaultMaxStreams
 	MaxList      int             // bytes of a field list, DefaultMaxList
 	narrowTime   time.Duration   // narrowTime, but for tests

@@ -219,8 +219,12 @@ func (r *relay) hold(s *Stream, side Side, full <-chan struct{}) {
 		s.done = make(chan struct{})
 	}
 	s.width, s.narrowFlow = 0, 0
+	after := narrowAfter
+	if r.cfg.Stalled != nil && r.cfg.Stalled() {
+		after = 0
+	}
 	r.workers.Go(func() {
-		lasts := time.NewTimer(narrowAfter)
+		lasts := time.NewTimer(after)
 		defer lasts.Stop()
 		for waiting := true; waiting; {
 			select {
