@@ -158,8 +158,12 @@ func (p *Proxy) secure(ctx context.Context, up *upstreamConn, sni, name string, 
 	if ours != nil {
 		config.ClientSessionCache = nil // a resumed session is that of the certificate it began with, which may have been replaced
 	}
-	if oldest := anyOf(rules.MinTLS, name, up.asked); oldest != 0 {
+	oldest := anyOf(rules.MinTLS, name, up.asked)
+	if oldest != 0 {
 		speakOld(config, oldest)
+	}
+	if ours != nil || oldest != 0 { // servers that ask for it are old, or ask for a certificate late. Each handshake is verified like the first
+		config.Renegotiation = tls.RenegotiateFreelyAsClient
 	}
 	tc := tls.Client(&bufferedConn{Conn: up.Conn, r: ahead}, config)
 	if err := tc.HandshakeContext(ctx); err != nil {

@@ -401,6 +401,8 @@ func ended(err error) string {
 		return "the connection ended too early"
 	case errors.Is(err, context.Canceled):
 		return "the exchange was cancelled"
+	case strings.Contains(err.Error(), "no renegotiation"): // crypto/tls has no value for it
+		return "it asked to negotiate TLS anew, which older servers do; --min-tls HOST=1.2 allows it for one host"
 	}
 	return innermost(err)
 }
