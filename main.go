@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,14 +44,24 @@ func run(args []string, out, errOut io.Writer) error {
 		kong.Description("A capture proxy with a web dashboard: see every HTTP session, with bodies of any size, live and kept. Without a command it serves: `millpond serve --help` lists the flags."),
 		kong.Vars{"data": defaultData()},
 		kong.Writers(out, errOut),
-		kong.UsageOnError(),
 	)
 	if err != nil {
 		return err
 	}
 	command, err := parser.Parse(args)
-	parser.FatalIfErrorf(err)
+	if err != nil {
+		return fmt.Errorf("%w\nsee %s", err, helpOf(err))
+	}
 	return command.Run(&line, &streams{out, errOut})
+}
+
+// helpOf is the command line of the help on what could not be read: all the flags of serve are too many to print with an error.
+func helpOf(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context.Selected() != nil {
+		return "millpond " + wrong.Context.Selected().Name + " --help"
+	}
+	return "millpond serve --help"
 }
 
 // streams are where a command prints.

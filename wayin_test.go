@@ -38,7 +38,7 @@ func TestWrongWaysInAreRefused(t *testing.T) {
 		{"--reverse", "https://api.example=9000", "not the address of a listener"},
 	} {
 		_, errOut, code := output(t, "--data", t.TempDir(), "--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0", flags[0], flags[1])
-		if code == 0 || !strings.Contains(errOut, flags[2]) || !strings.Contains(errOut, flags[0]) {
+		if code == 0 || !strings.Contains(errOut, flags[2]) || !strings.Contains(errOut, flags[0]) || strings.Count(errOut, "\n") > 2 {
 			t.Errorf("%v: %d: %s", flags[:2], code, errOut)
 		}
 	}

@@ -29,7 +29,7 @@ type Summary struct {
 	FirstByte     float64   `json:"first_byte" doc:"Milliseconds from started to the response's head; 0 until it came."`
 	Client        string    `json:"client" doc:"The client's address, host:port."`
 	Error         string    `json:"error" doc:"Why the session did not end as done, or what upstream sent beyond it, for people."`
-	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, …"`
+	Flags         []string  `json:"flags" nullable:"false" doc:"What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, websocket, …"`
 	Pinned        bool      `json:"pinned"`
 	Note          string    `json:"note"`
 	Color         string    `json:"color"`

@@ -33,6 +33,9 @@ type Pattern struct {
 // ParsePattern reads a pattern.
 func ParsePattern(text string) (Pattern, error) {
 	p := Pattern{text: text}
+	if strings.Contains(text, "://") { // before its scheme is taken for a host, and its host for a port
+		return Pattern{}, fmt.Errorf("%q: want a host name, not a URL", text)
+	}
 	host := text
 	if h, port, err := net.SplitHostPort(text); err == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -44,8 +47,6 @@ func ParsePattern(text string) (Pattern, error) {
 	switch {
 	case host == "":
 		return Pattern{}, errors.New("host pattern: it is empty")
-	case strings.Contains(host, "://"):
-		return Pattern{}, fmt.Errorf("host pattern %q: a host is wanted, as api.example, and not a URL", text)
 	case host == "*":
 		p.itself, p.below = true, true
 		return p, nil

@@ -62,6 +62,11 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%q was taken for a pattern: %+v", wrong, p)
 		}
 	}
+	for _, url := range []string{"https://bad host/", "http://a.example:80/x"} {
+		if _, err := ParsePattern(url); err == nil || !strings.Contains(err.Error(), "not a URL") {
+			t.Errorf("%q: %v, want that it is a URL", url, err)
+		}
+	}
 }
 
 func TestUpstreamProxy(t *testing.T) {

@@ -101,7 +101,7 @@ func TestCertificatesLast(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := Verify(dir, true, func(problem string) { t.Error(problem) }); err != nil {
+		if _, err := Verify(dir, true, func(problem string) { t.Error(problem) }); err != nil {
 			t.Error(err)
 		}
 		s = openTest(t, dir)
@@ -182,7 +182,7 @@ func TestCertificatesOfAnInterruptedSession(t *testing.T) {
 		if err := after.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := Verify(killed, true, func(problem string) { t.Error(problem) }); err != nil {
+		if _, err := Verify(killed, true, func(problem string) { t.Error(problem) }); err != nil {
 			t.Error(err)
 		}
 	}

@@ -111,7 +111,7 @@ func TestDamagedValuesOfTheIndexAreFound(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := Verify(copied, true, func(p string) { t.Errorf("damaged at %d: %s", at, p) }); err != nil {
+		if _, err := Verify(copied, true, func(p string) { t.Errorf("damaged at %d: %s", at, p) }); err != nil {
 			t.Error(err)
 		}
 		os.RemoveAll(copied)
@@ -150,7 +150,7 @@ func TestRecordThatCannotBeDecodedStopsNoStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := 0
-	if err := Verify(s.dir, true, func(string) { told++ }); err != nil || told == 0 {
+	if _, err := Verify(s.dir, true, func(string) { told++ }); err != nil || told == 0 {
 		t.Errorf("%d problems told, %v", told, err)
 	}
 }
@@ -187,7 +187,7 @@ func openLogged(t *testing.T, dir string) (*Store, *bytes.Buffer) {
 func checkDamage(t *testing.T, dir string, ids []uint64, least int) {
 	t.Helper()
 	told := 0
-	if err := Verify(dir, false, func(string) { told++ }); err != nil || told == 0 {
+	if _, err := Verify(dir, false, func(string) { told++ }); err != nil || told == 0 {
 		t.Errorf("verify: %d problems told, %v", told, err)
 	}
 	s, logs := openLogged(t, dir)
@@ -366,7 +366,7 @@ func TestIndexDamagedWhileRunningIsMadeAgain(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(s.dir, true, func(p string) { t.Error(p) }); err != nil {
+	if _, err := Verify(s.dir, true, func(p string) { t.Error(p) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -388,7 +388,7 @@ func TestVerifyTellsOfWhatNoStoreOpens(t *testing.T) {
 			s.Close()
 			t.Fatalf("format %s: the store opens", name)
 		}
-		if err := Verify(dir, false, func(p string) { t.Error(p) }); err == nil {
+		if _, err := Verify(dir, false, func(p string) { t.Error(p) }); err == nil {
 			t.Errorf("format %s: verify finds nothing wrong", name)
 		}
 	}

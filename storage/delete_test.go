@@ -99,7 +99,7 @@ func TestDeletedSessionsFreeSegments(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
+	if _, err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
 		t.Error(err)
 	}
 }

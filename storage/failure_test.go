@@ -112,7 +112,7 @@ func verify(t *testing.T, s *storage.Store, dir string) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := storage.Verify(dir, true, func(p string) { t.Error("verify:", p) }); err != nil {
+	if _, err := storage.Verify(dir, true, func(p string) { t.Error("verify:", p) }); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ const (
 var rowFlags = []string{
 	FlagHostDiffers, FlagAmbiguousFraming, FlagModified, FlagMoved, FlagAnswered,
 	FlagInsecure, FlagTunnel, FlagUpgraded, FlagCut, FlagReused, FlagReverse, FlagOddName,
-	FlagPassthrough, FlagUpstreamProxy,
+	FlagPassthrough, FlagUpstreamProxy, FlagWebSocket,
 }
 
 // rowPlace is where a row's full record is, and the first segment that speaks of the session.
@@ -59,6 +60,9 @@ func rowOf(s *Session, now time.Time) Row {
 		r.Duration = span(s.Timing.Started, now)
 	} else {
 		r.Duration = span(s.Timing.Started, s.Timing.Ended)
+	}
+	if s.Messages != nil && s.Messages.Kind == WebSocket && !s.HasFlag(FlagWebSocket) {
+		r.Flags = append(slices.Clip(s.Flags), FlagWebSocket)
 	}
 	r.FirstByte = span(s.Timing.Started, s.Timing.ResponseHead)
 	return r

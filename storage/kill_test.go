@@ -115,7 +115,7 @@ func TestKilledWhileRecording(t *testing.T) {
 	}
 	end := time.Now()
 	cmd.Wait()
-	if err := Verify(dir, true, func(p string) { t.Error("before recovery:", p) }); err != nil {
+	if _, err := Verify(dir, true, func(p string) { t.Error("before recovery:", p) }); err != nil {
 		t.Error(err)
 	}
 
@@ -170,7 +170,7 @@ func TestKilledWhileRecording(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(dir, true, func(p string) { t.Error("after recovery:", p) }); err != nil {
+	if _, err := Verify(dir, true, func(p string) { t.Error("after recovery:", p) }); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "incoming", "*")); len(left) > 0 {

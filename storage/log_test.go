@@ -144,7 +144,7 @@ func TestDamageInTheMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 		var problems []string
-		if err := Verify(dir, true, func(p string) { problems = append(problems, p) }); err != nil {
+		if _, err := Verify(dir, true, func(p string) { problems = append(problems, p) }); err != nil {
 			t.Fatal(err)
 		}
 		if len(problems) == 0 || !strings.Contains(problems[0], "log segment 1: damaged from byte") {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +75,9 @@ func TestMessagesAreKept(t *testing.T) {
 		t.Helper()
 		for i, r := range recordings {
 			checkMessages(t, s, r.ID(), counts[i])
+			if row, err := s.Row(r.ID()); err != nil || !slices.Equal(row.Flags, []string{FlagWebSocket}) {
+				t.Errorf("%v, the row's flags are %v", err, row.Flags)
+			}
 			session, err := s.Session(r.ID())
 			if m := session.Messages; err != nil || m == nil || m.Count() != counts[i] || m.Kind != WebSocket || !m.Deflate || !m.Fresh[Request] || m.Fresh[Response] || m.Lost[Response] != "why" || !m.List.Complete {
 				t.Errorf("%v, got %+v", err, m)
@@ -90,7 +94,7 @@ func TestMessagesAreKept(t *testing.T) {
 	}
 	verified := func() {
 		t.Helper()
-		if err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
+		if _, err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -177,7 +181,7 @@ func TestMessagesTakenBack(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
+	if _, err := Verify(dir, true, func(p string) { t.Error(p) }); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); len(left) > 0 {

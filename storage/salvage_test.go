@@ -122,7 +122,7 @@ func TestDamageThatAReaderMeetsIsMended(t *testing.T) {
 					t.Errorf("told %d times that %s: %s", n, told, logs)
 				}
 			}
-			if err := Verify(s.dir, true, func(p string) { t.Error(p) }); err != nil {
+			if _, err := Verify(s.dir, true, func(p string) { t.Error(p) }); err != nil {
 				t.Error(err)
 			}
 		})

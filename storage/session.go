@@ -70,6 +70,7 @@ const (
 	FlagReverse          = "reverse"           // came to a listener that forwards to one upstream
 	FlagPassthrough      = "passthrough"       // a tunnel to a host that is set to pass unread
 	FlagUpstreamProxy    = "upstream_proxy"    // sent through another proxy
+	FlagWebSocket        = "websocket"         // the protocol that an exchange became; put on rows, because a session has Messages
 )
 
 // Session is one captured request with its response; also a tunnel. It is what the log keeps of it.

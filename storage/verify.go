@@ -17,41 +17,47 @@ import (
 	"millpond/migrations"
 )
 
+// Verified counts what Verify looked at.
+type Verified struct {
+	Sessions, Segments, Chunks uint64
+	Bytes                      uint64 // of segments and chunks
+}
+
 // Verify looks whether the store in dir, which no process may have open, holds together: the log's structure, the index and its
 // counts, and that everything it names is there with its length. full also reads every byte: the checksum of each record
 // and the hash of each chunk. It changes nothing. Each thing that is wrong is reported in words for people; the error says
-// why it could not go on.
-func Verify(dir string, full bool, report func(problem string)) (err error) {
+// why it could not go on, and what was looked at by then.
+func Verify(dir string, full bool, report func(problem string)) (looked Verified, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	if err := migrations.Check(dir, lockName); err != nil {
-		return fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	files, err := OpenDir(dir)
 	if err != nil {
-		return fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	defer files.Close()
 	lock, err := lockDir(dir)
 	if err != nil {
-		return fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	defer lock.release()
 	v := &verifier{files: files, full: full, report: report, refs: make(map[slotID]uint32), chunks: make(map[string]chunkRow)}
 	v.store = &Store{files: files, handles: newHandles(files), log: &log{files: files}}
 	defer v.store.handles.close()
 	if err := v.log(); err != nil {
-		return fmt.Errorf("verify log: %w", err)
+		return v.looked, fmt.Errorf("verify log: %w", err)
 	}
 	if err := v.openIndex(filepath.Join(dir, "index.db")); err != nil {
-		return fmt.Errorf("verify index: %w", err)
+		return v.looked, fmt.Errorf("verify index: %w", err)
 	}
-	return nil
+	return v.looked, nil
 }
 
 type verifier struct {
@@ -60,6 +66,7 @@ type verifier struct {
 	full   bool
 	report func(string)
 
+	looked Verified
 	ends   map[uint64]uint64   // how far each segment's records are whole
 	refs   map[slotID]uint32   // what names each slot
 	chunks map[string]chunkRow // what names each chunk
@@ -80,6 +87,8 @@ func (v *verifier) log() error {
 			return err
 		}
 		v.ends[span.number] = end
+		v.looked.Segments++
+		v.looked.Bytes += span.end
 	}
 	return nil
 }
@@ -215,6 +224,7 @@ func (v *verifier) rows(tx *bbolt.Tx, want uint64, open map[uint64]*openSession)
 	}
 	err := tx.Bucket(bucketRows).ForEach(func(k, b []byte) error {
 		count++
+		v.looked.Sessions++
 		var row Row
 		id := idOf(k)
 		if err := decodeRow(&row, id, b, words.snapshot()); err != nil {
@@ -349,6 +359,8 @@ func (v *verifier) chunk(sum []byte, row chunkRow) {
 		return
 	}
 	defer f.Close()
+	v.looked.Chunks++
+	v.looked.Bytes += uint64(row.length)
 	if size, err := f.Size(); err != nil || size != int64(row.length) {
 		v.problem("chunk %x: %d bytes long, want %d (%v)", sum, size, row.length, err)
 		return

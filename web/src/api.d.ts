@@ -902,7 +902,7 @@ export interface components {
              * @description Milliseconds from started to the response's head; 0 until it came.
              */
             first_byte: number;
-            /** @description What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, … */
+            /** @description What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, websocket, … */
             flags: string[];
             /** @description How a gRPC call ended, as the server said. */
             grpc?: components["schemas"]["GRPC"];
@@ -1150,7 +1150,7 @@ export interface components {
              * @description Milliseconds from started to the response's head; 0 until it came.
              */
             first_byte: number;
-            /** @description What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, … */
+            /** @description What is unusual: host_differs, ambiguous_framing, modified, moved, answered, insecure_upstream, tunnel, upgraded, cut, reused, odd_name, reverse, passthrough, upstream_proxy, websocket, … */
             flags: string[];
             /** @description What was asked: host, or host:port where the port is not the scheme's. */
             host: string;
