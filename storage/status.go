@@ -6,6 +6,8 @@ import (
 	"path"
 	"sync"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // Status tells how the store is.
@@ -22,18 +24,16 @@ type Status struct {
 
 // Status returns how the store is now.
 func (s *Store) Status() Status {
-	st := Status{Sessions: s.index.snapshot().Rows, LastID: s.live.newest()}
+	st := Status{LastID: s.live.newest()}
 	st.DurableUntil = st.LastID
 	unknown := s.live.all()
+	st.Sessions = s.countSessions(unknown)
 	for _, r := range unknown {
 		r.mu.Lock()
 		if !r.ended {
 			st.Open++
 		} else if r.id <= st.DurableUntil {
 			st.DurableUntil = r.id - 1
-		}
-		if !r.begun && !r.deleted { // else the index counts it
-			st.Sessions++
 		}
 		r.mu.Unlock()
 	}
@@ -50,6 +50,33 @@ func (s *Store) Status() Status {
 		st.Problem += fmt.Sprintf("; %d sessions were not kept", n)
 	}
 	return st
+}
+
+// countSessions counts the sessions of the index, and the live ones that have no row there yet.
+func (s *Store) countSessions(live []*Recording) (n uint64) {
+	err := s.index.view(func(tx *bbolt.Tx) error {
+		var state indexState
+		if v := tx.Bucket(bucketMeta).Get(keyState); v != nil {
+			if err := decoder.Unmarshal(v, &state); err != nil {
+				return fmt.Errorf("read index state: %w", err)
+			}
+		}
+		n = state.Rows
+		rows := tx.Bucket(bucketRows)
+		for _, r := range live {
+			r.mu.Lock()
+			deleted := r.deleted
+			r.mu.Unlock()
+			if !deleted && rows.Get(idKey(r.id)) == nil {
+				n++
+			}
+		}
+		return nil
+	})
+	if err != nil { // it is being made again
+		return s.index.snapshot().Rows
+	}
+	return n
 }
 
 // usageAge is how old the sum of all files' sizes may be: it asks for the size of each file.
