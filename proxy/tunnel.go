@@ -60,7 +60,9 @@ type flow struct {
 	writes   *deadline // of dst
 	stall    time.Duration
 	body     *storage.BodyWriter
-	ended    bool // dst was told the end of what src sent
+	last     []byte // of what src sent, at most lastKept bytes
+	lost     int64  // bytes that dst did not take
+	ended    bool   // dst was told the end of what src sent, or is gone
 }
 
 // end tells how a flow ended: cleanly, with the end of what src sends, which was passed on; or with an error of src or of dst.
@@ -89,21 +91,55 @@ func relayBoth(ctx context.Context, out, back *flow, probe time.Duration) (stora
 	second := <-ends
 	gone := isGone()
 
-	upstreamEnded := first.clean() && first.flow == back
+	asked, answered := first, second
+	if first.flow == back {
+		asked, answered = second, first
+	}
 	switch {
 	case ctx.Err() != nil:
 		return storage.Interrupted, "Millpond was stopped while the tunnel was open"
-	case first.clean() && second.clean():
-		return storage.Done, ""
-	case upstreamEnded && (gone || second.src == nil):
-		// Upstream sent all it had and went, and did not take the rest of what the client sent: so do TLS servers with a client's last message.
+	case answered.clean() && (gone || !timedOut(asked.dst)):
+		// Upstream sent all it had. That it went then, and did not take the rest of what the client sent, is how TLS servers treat a client's last message;
+		// and a client that closes with upstream's last message unread resets the connection.
 		return storage.Done, ""
 	case gone:
 		return first.flow.from.aborted, first.flow.from.name + " vanished after it had ended its sending"
+	case asked.clean() && answered.dst != nil && !timedOut(answered.dst) && answered.flow.parts():
+		return storage.Done, "" // the client had ended, and closed; upstream only took its leave
+	case asked.src == nil && !timedOut(asked.dst) && answered.src != nil && endsTLS(out.last):
+		return storage.Done, "" // a server that closes with the client's close_notify unread resets the connection
 	case first.clean():
 		return second.outcome()
 	}
 	return first.outcome()
+}
+
+// lastKept is how much of the end of a flow is kept: an alert with the longest padding and MAC that is in use.
+const lastKept = 80
+
+// endsTLS reports whether a flow that ended so said close_notify: its last record is an alert, or in TLS 1.3, which hides the type, as long as one (RFC 8446,
+// sections 5.2 and 6.1: two bytes, the type and a tag of 16). Nothing can follow: where the connection then breaks, no byte of that direction is lost. Closing a
+// socket with the peer's own close_notify unread resets it.
+func endsTLS(last []byte) bool {
+	const alert, data, hidden, header = 21, 23, 2 + 1 + 16, 5
+	for i := 0; i+header < len(last); i++ {
+		r := last[i:]
+		if n := int(r[3])<<8 | int(r[4]); r[1] == 3 && r[2] <= 4 && n == len(r)-header && (r[0] == alert || r[0] == data && n == hidden) {
+			return true
+		}
+	}
+	return false
+}
+
+// farewell is how many bytes may be left of what a peer sends when it parts: TLS's close_notify, HTTP/2's GOAWAY.
+const farewell = 1 << 10
+
+// parts reports whether what src still sends, now that dst takes no more, is a short farewell and then its end, soon.
+func (f *flow) parts() bool {
+	const soon = time.Second
+	f.src.SetReadDeadline(time.Now().Add(soon))
+	_, err := io.CopyN(io.Discard, f.src, max(0, farewell-f.lost))
+	return errors.Is(err, io.EOF)
 }
 
 // outcome names the peer that broke.
@@ -141,8 +177,11 @@ func (f *flow) run(ctx context.Context) end {
 		filled = n == len(buf.B)
 		if n > 0 {
 			f.body.Passing(buf.B[:n])
+			f.last = append(f.last, buf.B[max(0, n-lastKept):n]...)
+			f.last = append(f.last[:0], f.last[max(0, len(f.last)-lastKept):]...)
 			f.writes.within(f.stall)
 			if _, err := f.dst.Write(buf.B[:n]); err != nil {
+				f.lost = int64(n)
 				return end{flow: f, dst: err}
 			}
 			passed += int64(n)
@@ -156,14 +195,15 @@ func (f *flow) run(ctx context.Context) end {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), !errors.Is(err, net.ErrClosed) && endsTLS(f.last):
 			dst := f.dst
 			if layer, ok := f.src.(*bufferedConn); ok && withoutNotify(layer.Conn) {
 				dst = bottom(dst) // nothing tells whether that was all, and nothing shall tell dst
 			} else {
 				f.body.Complete()
 			}
-			if err := closeWrite(dst); err != nil && !errors.Is(err, net.ErrClosed) {
+			// Where it fails, dst has closed already: it got all that src sent, and broke nothing.
+			if err := closeWrite(dst); timedOut(err) {
 				return end{flow: f, dst: err}
 			}
 			f.ended = true
