@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"millpond/settings"
 	"millpond/storage"
 )
 
@@ -82,11 +83,28 @@ func (p *Proxy) dialContext(ctx context.Context, network, authority string) (net
 			return nil
 		},
 	}
-	c, err := d.DialContext(ctx, network, net.JoinHostPort(host, port))
-	if err != nil && looped { // the dialer reports its first error, which may be another address's
+	for _, address := range addressesOf(host) {
+		c, failed := d.DialContext(ctx, network, net.JoinHostPort(address, port))
+		if failed == nil {
+			return c, nil
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	if looped { // the dialer reports its first error, which may be another address's
 		return nil, fmt.Errorf("dial %s: %w", authority, errLoop)
 	}
-	return c, err
+	return nil, err
+}
+
+// addressesOf returns what to dial for a host: the host itself, which the dialer looks up; but names below localhost are this machine's, and no resolver
+// need know them. RFC 6761, section 6.3.
+func addressesOf(host string) []string {
+	if settings.InLocalhost(host) {
+		return []string{"127.0.0.1", "::1"}
+	}
+	return []string{host}
 }
 
 func (p *Proxy) isOwn(address string) bool {

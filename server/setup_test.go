@@ -54,6 +54,7 @@ func TestSetupPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Millpond test", fingerprint(ca), keyPin(ca), `--proxy &#34;http://` + addr + `&#34;`,
+		`--proxy-bypass-list=&#39;&lt;-loopback&gt;&#39;`, `network.proxy.allow_hijacking_localhost`, // else localhost is asked directly
 		`curl -fsS --noproxy &#34;*&#34; -o millpond-ca.pem &#34;http://` + addr + `/ca.pem&#34;`,
 	} {
 		if want = strings.ReplaceAll(want, "+", "&#43;"); !bytes.Contains(page, []byte(want)) {

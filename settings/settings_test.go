@@ -97,7 +97,7 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 	for authority, want := range map[string]bool{
 		"a.example:443": true, "corp.example:443": false, "x.corp.example:80": false, "10.1.2.3:80": false, "11.1.2.3:80": true,
-		"b.example:8443": false, "b.example:443": true, "localhost:80": false, "LOCALHOST.:80": false, "CORP.example.:80": false, "127.0.0.1:80": false, "[::1]:80": false,
+		"b.example:8443": false, "b.example:443": true, "localhost:80": false, "LOCALHOST.:80": false, "app.Localhost:80": false, "CORP.example.:80": false, "127.0.0.1:80": false, "[::1]:80": false,
 	} {
 		for _, scheme := range []string{"http", "https", "tcp"} {
 			if got := r.UpstreamProxy(scheme, authority) != nil; got != want {

@@ -101,9 +101,17 @@ func (p *UpstreamProxy) serves(scheme, authority string) bool {
 	if err != nil {
 		return false
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, ".")) // httpproxy knows localhost by this spelling alone
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if InLocalhost(host) {
+		host = "localhost" // httpproxy knows this machine by this spelling alone
+	}
 	chosen, err := p.choose(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)})
 	return err == nil && chosen != nil
+}
+
+// InLocalhost reports whether a host is a name below localhost: this machine, whatever a resolver says. RFC 6761, section 6.3.
+func InLocalhost(host string) bool {
+	return strings.HasSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), ".localhost")
 }
 
 // checkNoProxy refuses what httpproxy would silently pass over.
