@@ -38,13 +38,13 @@ function Disk({ bytes, free, total }: { bytes: number; free: number; total: numb
 	const share = (part: number) => `${Math.min(100, (100 * part) / Math.max(1, total))}%`;
 	const used = Math.max(0, total - free - bytes);
 	return (
-		<span title={`Millpond keeps ${formatBytes(bytes)}; ${formatBytes(free)} of the disk's ${formatBytes(total)} are free`}>
+		<span title={`Millpond's log, bodies and index take ${formatBytes(bytes)}, of which the index takes its room in steps of 16.8 MB; ${formatBytes(free)} of the disk's ${formatBytes(total)} are free`}>
 			disk
 			<span className={styles.disk} aria-hidden="true">
 				<i className={styles.ours} style={{ width: share(bytes) }} />
 				<i className={styles.others} style={{ width: share(used) }} />
 			</span>
-			{formatBytes(bytes)} kept, {formatBytes(free)} free
+			{formatBytes(bytes)} on disk, {formatBytes(free)} free
 		</span>
 	);
 }

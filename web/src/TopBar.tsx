@@ -7,7 +7,7 @@ import { Filter } from "./Filter";
 import { formatCount, formatNumberOf } from "./format";
 import type { Dashboard } from "./state/dashboard";
 import { useStore } from "./state/store";
-import { nextTheme, theme } from "./state/theme";
+import { nextTheme, systemIsDark, theme } from "./state/theme";
 import styles from "./TopBar.module.css";
 import { Mark } from "./ui/Mark";
 
@@ -104,7 +104,7 @@ const themeSigns = { system: "◐", light: "☀", dark: "☾" };
 
 function ThemeButton() {
 	const now = useStore(theme);
-	const next = nextTheme[now];
+	const next = nextTheme(now, systemIsDark());
 	return (
 		<button
 			type="button"

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatBytes, formatCount, formatDay, formatDuration, formatDurationShort, formatNumberOf, formatTime, shortType } from "./format";
+import { formatBytes, formatCount, formatDay, formatDuration, formatDurationShort, formatLarger, formatNumberOf, formatTime, shortType } from "./format";
 
 test.each([
 	[0, "0 B"],
@@ -68,3 +68,10 @@ test.each([
 	["", ""],
 	["nonsense", ""],
 ])("the short type of %s is %s", (type, want) => expect(shortType(type)).toBe(want));
+
+test.each([
+	[0, 0, "0 B"],
+	[24_000_000, 16, "↑ 24.0 MB"],
+	[16, 16, "16 B"],
+	[16, 1_800_000, "1.8 MB"],
+])("of %i sent and %i received, %j is shown", (sent, received, want) => expect(formatLarger(sent, received)).toBe(want));

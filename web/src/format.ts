@@ -27,6 +27,11 @@ export function formatBytes(bytes: number): string {
 	return `${value.toFixed(value < 99.95 ? 1 : 0)} ${byteUnits[unit]}`;
 }
 
+/** The larger of what was sent and what was received; an arrow where that is what was sent. */
+export function formatLarger(sent: number, received: number): string {
+	return sent > received ? `↑ ${formatBytes(sent)}` : formatBytes(received);
+}
+
 /** A speed in bytes a second. */
 export function formatRate(bytesPerSecond: number): string {
 	return `${formatBytes(bytesPerSecond)}/s`;

@@ -3,10 +3,23 @@ export function tokenIn(fragment: string): string {
 	return new URLSearchParams(fragment.replace(/^#/, "")).get("token") ?? "";
 }
 
+/** A fragment without its token. */
+export function withoutToken(fragment: string): string {
+	const words = new URLSearchParams(fragment.replace(/^#/, ""));
+	words.delete("token");
+	const rest = words.toString();
+	return rest && `#${rest}`;
+}
+
+/** Puts a fragment, with its "#" or empty, into the address, in the place of the one that is there. */
+export function setFragment(fragment: string): void {
+	if (location.hash !== fragment) history.replaceState(null, "", location.pathname + location.search + fragment);
+}
+
 /** Takes the token out of the address bar and the history, so that it is neither bookmarked nor seen over a shoulder. */
 export function takeToken(): string {
 	const token = tokenIn(location.hash);
-	if (token !== "") history.replaceState(null, "", location.pathname + location.search);
+	if (token !== "") setFragment(withoutToken(location.hash));
 	return token;
 }
 

@@ -50,9 +50,11 @@ export const framingWords: Record<NonNullable<Message["framing"]>, string> = {
 	http2: "",
 };
 
-/** The flags that tell of something unusual. That a connection had served before, and that there is an upstream proxy, is usual. */
+const usual = new Set(["reused", "upstream_proxy", "websocket"]);
+
+/** The flags that tell of something unusual. That a connection had served before, that there is an upstream proxy, and which protocol followed, is usual. */
 export function unusual(flags: readonly string[]): string[] {
-	return flags.filter((flag) => flag !== "reused" && flag !== "upstream_proxy");
+	return flags.filter((flag) => !usual.has(flag));
 }
 
 /** A flag as a short word and a sentence. An unknown flag is its own word. */

@@ -1,6 +1,7 @@
 import { type FormEvent, type ReactNode, useEffect, useId } from "react";
 import { type HostList, type Outbound, own } from "../state/outbound";
 import { useStore } from "../state/store";
+import { useAttempt } from "../state/useAttempt";
 import type { OutboundSettings } from "../types";
 import { Modal } from "../ui/Modal";
 import styles from "./SettingsDialog.module.css";
@@ -33,8 +34,8 @@ export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onCl
 					</Hosts>
 				</>
 			)}
-			{problem && (
-				<p className={styles.problem} role="alert">
+			{!settings && problem && (
+				<p className="bad" role="alert">
 					{problem}
 				</p>
 			)}
@@ -48,19 +49,21 @@ interface Part {
 }
 
 /** A heading, what is set, and a form that sets more. `add` reports whether it worked: then the form is emptied. */
-function Section(props: { title: string; hint: ReactNode; entries: ReactNode; add?: (form: FormData) => Promise<boolean>; action?: string; children?: ReactNode }) {
+function Section(props: { outbound: Outbound; title: string; hint: ReactNode; entries: ReactNode; add?: (form: FormData) => Promise<boolean>; action?: string; children?: ReactNode }) {
 	const id = useId();
+	const [problem, attempt] = useAttempt(props.outbound);
+	const { add } = props;
 	const submit = async (event: FormEvent<HTMLFormElement>) => {
 		event.preventDefault();
 		const form = event.currentTarget;
-		if (await props.add?.(new FormData(form))) form.reset();
+		if (add && (await attempt(() => add(new FormData(form))))) form.reset();
 	};
 	return (
 		<section className={styles.section} aria-labelledby={id}>
 			<h3 id={id}>{props.title}</h3>
 			<p className="dim">{props.hint}</p>
 			<ul className={styles.entries}>{props.entries}</ul>
-			{props.add && (
+			{add && (
 				<form className={styles.form} onSubmit={submit}>
 					{props.children}
 					<button type="submit" className="quiet">
@@ -68,23 +71,40 @@ function Section(props: { title: string; hint: ReactNode; entries: ReactNode; ad
 					</button>
 				</form>
 			)}
+			<Problem text={problem} />
 		</section>
 	);
 }
 
+function comeIntoView(element: HTMLElement | null): void {
+	element?.scrollIntoView({ block: "nearest" });
+}
+
+/** What did not work, where it was tried. It comes into view. */
+function Problem({ text: problem }: { text: string }) {
+	if (problem === "") return null;
+	return (
+		<p key={problem} ref={comeIntoView} className={styles.problem} role="alert">
+			{problem}
+		</p>
+	);
+}
+
 /** One thing that is set, and the button that takes it away where it was set here. */
-function Entry(props: { name: string; from: string; children?: ReactNode; onRemove: () => void }) {
+function Entry(props: { outbound: Outbound; name: string; from: string; children?: ReactNode; onRemove: () => Promise<boolean> }) {
+	const [problem, attempt] = useAttempt(props.outbound);
 	return (
 		<li>
 			<span className="data">{props.name}</span>
 			<span className="dim">{props.children}</span>
 			{props.from === "dashboard" ? (
-				<button type="button" aria-label={`Remove ${props.name}`} onClick={props.onRemove}>
+				<button type="button" aria-label={`Remove ${props.name}`} onClick={() => attempt(props.onRemove)}>
 					×
 				</button>
 			) : (
 				<span className="dimmer">set by {props.from}</span>
 			)}
+			<Problem text={problem} />
 		</li>
 	);
 }
@@ -98,10 +118,11 @@ const text = (form: FormData, name: string) => String(form.get(name) ?? "").trim
 function Hosts({ outbound, settings, list, title, children }: Part & { list: HostList; title: string; children: ReactNode }) {
 	return (
 		<Section
+			outbound={outbound}
 			title={title}
 			hint={children}
 			entries={settings[list].map(({ host, from }) => (
-				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.setHost(list, host, false)} />
+				<Entry outbound={outbound} key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.setHost(list, host, false)} />
 			))}
 			add={(form) => outbound.setHost(list, text(form, "host"), true)}
 		>
@@ -117,10 +138,11 @@ function OldestTLS({ outbound, settings }: Part) {
 			.map(({ host, version }) => ({ host, version }));
 	return (
 		<Section
+			outbound={outbound}
 			title="Oldest TLS"
 			hint="1.2 for every host that is not named here. Older versions are not safe."
 			entries={settings.min_tls.map(({ host, version, from }) => (
-				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ min_tls: others(host) })}>
+				<Entry outbound={outbound} key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ min_tls: others(host) })}>
 					TLS {version}
 				</Entry>
 			))}
@@ -146,10 +168,11 @@ function ClientCertificates({ outbound, settings }: Part) {
 			.map((each) => ({ host: each.host }));
 	return (
 		<Section
+			outbound={outbound}
 			title="Client certificates"
 			hint="For servers that ask for one. The files hold, as PEM, the certificate and its private key, which is not shown again."
 			entries={settings.client_certs.map(({ host, from, subject, not_after, problem }) => (
-				<Entry key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ client_certs: others(host) })}>
+				<Entry outbound={outbound} key={`${from} ${host}`} name={host} from={from} onRemove={() => outbound.change({ client_certs: others(host) })}>
 					{problem ?? `${subject ?? ""}, until ${(not_after ?? "").slice(0, 10)}`}
 				</Entry>
 			))}
@@ -172,11 +195,12 @@ function UpstreamProxy({ outbound, settings }: Part) {
 	const add = { add: (form: FormData) => outbound.change({ upstream_proxy: text(form, "url") }), action: "Set" };
 	return (
 		<Section
+			outbound={outbound}
 			title="Upstream proxy"
 			hint="Another proxy through which servers are reached: http, https or socks5, with user name and password where it wants them."
 			entries={
 				now && (
-					<Entry name={now.url} from={now.from} onRemove={() => outbound.change({ upstream_proxy: "" })}>
+					<Entry outbound={outbound} name={now.url} from={now.from} onRemove={() => outbound.change({ upstream_proxy: "" })}>
 						{now.has_password && "with a password"}
 					</Entry>
 				)

@@ -13,7 +13,7 @@ export function BodyView(props: { api: Api; session: Session; side: Side; growin
 	const { api, session, side, growing } = props;
 	const { body, fields } = session[side];
 	const type = side === "response" ? session.content_type : fieldOf(fields, "content-type");
-	const [mode, setMode] = useState<"text" | "hex">(isText(type) && !session.flags.includes("tunnel") ? "text" : "hex");
+	const [mode, setMode] = useState<"text" | "hex">(isText(type) && !session.flags.some((flag) => flag === "tunnel" || flag === "upgraded") ? "text" : "hex");
 	const [wanted, setWanted] = useState<Representation>("decoded");
 	const wire = useSource(api, session.id, side, "wire", true);
 	const decoded = useSource(api, session.id, side, "decoded", body.coding !== undefined && wanted === "decoded");

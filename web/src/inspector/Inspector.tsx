@@ -76,6 +76,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 						api={props.api}
 						session={session}
 						side={tab === "Request" ? "request" : "response"}
+						onMessages={() => setTab("Messages")}
 						samples={tab === "Request" ? samples.request : samples.response}
 					/>
 				)}

@@ -7,7 +7,7 @@ import styles from "./MessagePane.module.css";
 import { Progress } from "./Progress";
 
 /** One side of a session: its head, and its body. */
-export function MessagePane(props: { api: Api; session: Session; side: Side; samples: Sample[] }) {
+export function MessagePane(props: { api: Api; session: Session; side: Side; samples: Sample[]; onMessages: () => void }) {
 	const { session, side } = props;
 	const message = session[side];
 	const growing = session.state === "open" && !message.body.complete;
@@ -19,6 +19,11 @@ export function MessagePane(props: { api: Api; session: Session; side: Side; sam
 			{message.body.missing && (
 				<p className={styles.missing} role="note">
 					The body was {message.body.missing}
+				</p>
+			)}
+			{session.messages?.kind === "websocket" && !nothing && (
+				<p className={styles.frames} role="note">
+					The frames as they passed{side === "request" && ", masked"}. <button type="button" className="quiet" onClick={props.onMessages}>Messages</button> has what they say.
 				</p>
 			)}
 			{nothing ? (

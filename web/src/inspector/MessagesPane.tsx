@@ -46,7 +46,7 @@ export function MessagesPane({ api, session, messages }: { api: Api; session: Se
 				) : (
 					<div
 						id="messages"
-						className={styles.grid}
+						className={`framed ${styles.grid}`}
 						role="grid"
 						aria-label={one === "event" ? "Events" : "Messages"}
 						aria-rowcount={messages.count}

@@ -3,6 +3,8 @@ import { formatBytes, formatCount } from "../format";
 import { Virtual } from "../scroll/Virtual";
 import { useStore } from "../state/store";
 import { TextDocument } from "../text/document";
+import { isJson } from "../text/charset";
+import { tooLongToIndent } from "../text/json";
 import { rowsOf, rowText } from "../text/rows";
 import styles from "./BodyView.module.css";
 import { GoTo } from "./GoTo";
@@ -18,6 +20,7 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 	const { size, growing, problem: sourceProblem } = useStore(source.state);
 	const { text, indented, page, pages, from, to, charset, problem } = useStore(document.state);
 	const [indent, setIndent] = useState(true);
+	const unindented = text !== undefined && isJson(contentType) && tooLongToIndent(text, pages);
 	const shown = (indent ? indented : undefined) ?? text;
 	// Line numbers take a fixed gutter; pages have none, because nobody counted the lines before them.
 	const gutter = pages === 1 ? 7 : 0;
@@ -41,6 +44,7 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 						</button>
 					</span>
 				)}
+				{unindented && <span className="dim">indented up to 1 MiB; shown as sent</span>}
 				<span className="grow" />
 				{pages > 1 && <GoTo size={size} growing={growing} onGo={(offset) => document.showOffset(offset)} />}
 				{download}

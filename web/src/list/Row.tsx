@@ -1,4 +1,4 @@
-import { formatBytes, formatCount, formatDurationShort, shortType } from "../format";
+import { formatBytes, formatCount, formatDurationShort, formatLarger, shortType } from "../format";
 import { readable } from "../text/wire";
 import type { Summary } from "../types";
 import { endUnknown, stateWords } from "../words";
@@ -63,10 +63,10 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 				)}
 			</span>
 			<span className="dim" role="gridcell" title={row.content_type}>
-				{shortType(row.content_type)}
+				{row.flags.includes("websocket") ? "websocket" : shortType(row.content_type)}
 			</span>
-			<span className="num" role="gridcell">
-				{formatBytes(row.response_bytes)}
+			<span className="num" role="gridcell" title={`${formatBytes(row.request_bytes)} sent, ${formatBytes(row.response_bytes)} received`}>
+				{formatLarger(row.request_bytes, row.response_bytes)}
 			</span>
 			<span className="num" role="gridcell">
 				{endUnknown(row) ? "—" : formatDurationShort(row.duration)}

@@ -31,6 +31,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 		if (document.activeElement === document.body) document.getElementById("sessions")?.focus({ focusVisible: false } as FocusOptions);
 	}, []);
 	const { selected } = state;
+	const scrolls = view.rows * view.rowHeight > view.viewport;
 	const empty = state.ready && state.total === 0 && !state.scanning;
 	return (
 		<section className={styles.pane} aria-label="Sessions">
@@ -46,7 +47,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 			)}
 			<div
 				id="sessions"
-				className={`${styles.grid} ${empty ? styles.nothing : ""}`}
+				className={`framed ${styles.grid} ${scrolls ? styles.scrolls : ""} ${empty ? styles.nothing : ""}`}
 				role="grid"
 				aria-label="Sessions"
 				aria-rowcount={state.total + 1}
@@ -66,6 +67,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 					<Virtual
 						scroller={list.scroller}
 						role="rowgroup"
+						className={styles.rows}
 						renderRow={(index, top) => {
 							const row = list.rowAt(index);
 							return (

@@ -3,6 +3,7 @@ import type { Authority, LiveStatus, Status } from "../types";
 import { SessionList } from "./list";
 import { Live } from "./live";
 import { Outbound } from "./outbound";
+import type { Place } from "./place";
 import { OpenSession } from "./session";
 import { Store } from "./store";
 
@@ -90,6 +91,19 @@ export class Dashboard {
 
 	closeInspector(): void {
 		this.inspecting.set(false);
+	}
+
+	/** Where the dashboard is, or is on its way to. */
+	place(): Place {
+		const { selected } = this.list.state.get();
+		return { filter: this.list.filter.get().text, session: this.list.sought ?? selected?.id, open: this.inspecting.get() };
+	}
+
+	goTo(place: Place): void {
+		if (place.filter !== this.list.filter.get().text) this.list.setFilter(place.filter);
+		if (place.session === undefined) this.list.unselect();
+		else this.list.find(place.session);
+		this.inspecting.set(place.open);
 	}
 
 	/** The inspector shows the selected session while it is open. */

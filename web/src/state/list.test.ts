@@ -122,3 +122,54 @@ test("a scroll of a few rows asks for nothing new, and a window never exceeds wh
 		expect(from - 7 + count).toBeGreaterThanOrEqual(row + 25);
 	}
 });
+
+/** Answers what the list asks for, as the server does, until it asks for nothing new. */
+function serve(total: number, filter = ""): number {
+	let windows = 0;
+	for (let answered: View | undefined; answered !== last() && windows < 100; windows++) {
+		answered = last();
+		list.onWindow(window(0, total, answered.tail ? Math.max(0, total - answered.count) : answered.from, answered.count), filter);
+	}
+	return windows;
+}
+
+describe("finding a session by its id", () => {
+	test.each([1_000, 1_500, 50_123, 100_998, 100_999])("%i of 100,000 is selected and in view after few windows", (id) => {
+		list.find(id);
+		expect(list.sought).toBe(id);
+		expect(serve(100_000)).toBeLessThan(16);
+		expect(list.state.get().selected).toMatchObject({ id, position: id - 1000 });
+		expect(list.sought).toBeUndefined();
+		const { position } = list.scroller.view.get();
+		expect((id - 1000) * 26).toBeGreaterThanOrEqual(position);
+		expect((id - 999) * 26).toBeLessThanOrEqual(position + 260);
+	});
+
+	test.each([1, 999, 101_000, 999_999_999_999_999])("%i, which is not there, is given up, at the newest", (id) => {
+		list.find(id);
+		serve(100_000);
+		expect(list.state.get().selected).toBeUndefined();
+		expect(list.sought).toBeUndefined();
+		expect(list.scroller.view.get().atEnd).toBe(true);
+	});
+
+	test("it waits for the filter's rows, and for all of them", () => {
+		list.setFilter("x");
+		list.find(1_005);
+		list.onWindow(window(0, 10, 0, 10), "");
+		list.onWindow({ ...window(0, 3, 0, 3), scanning: true }, "x");
+		expect(list.sought).toBe(1_005);
+		list.onWindow(window(0, 10, 0, 10), "x");
+		expect(list.state.get().selected?.id).toBe(1_005);
+	});
+
+	test("what somebody does ends the search", () => {
+		list.find(1_005);
+		list.onWindow(window(0, 1_000, 920, 80), "");
+		list.move(1);
+		expect(list.sought).toBeUndefined();
+		list.find(1_005);
+		list.setFilter("y");
+		expect(list.sought).toBeUndefined();
+	});
+});

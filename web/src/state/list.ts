@@ -54,6 +54,8 @@ export class SessionList {
 	#show: (view: View) => void;
 	/** A position to be selected when its row arrives. */
 	#pending: number | undefined;
+	/** A session to be selected wherever it stands: between these positions, low included. */
+	#search: { id: number; low: number; high: number } | undefined;
 
 	constructor(show: (view: View) => void) {
 		this.#show = show;
@@ -61,6 +63,7 @@ export class SessionList {
 	}
 
 	setFilter(text: string): void {
+		this.#search = undefined;
 		this.filter.set({ text, problem: "" });
 		this.#ask();
 	}
@@ -76,6 +79,7 @@ export class SessionList {
 		const { first, total } = this.state.get();
 		if (total === 0) return;
 		const at = Math.min(Math.max(0, index), total - 1);
+		this.#search = undefined;
 		this.#pending = first + at;
 		this.scroller.reveal(at);
 		this.#selectPending();
@@ -88,7 +92,21 @@ export class SessionList {
 		this.select(at === undefined ? total - 1 : at - first + by);
 	}
 
+	/** The session that is being looked for. */
+	get sought(): number | undefined {
+		return this.#search?.id;
+	}
+
+	/** Selects a session by its id, and brings it into view. Where it is not in the view, none is selected. */
+	find(id: number): void {
+		if (this.state.get().selected?.id === id) return;
+		this.unselect();
+		this.#search = { id, low: 0, high: Number.POSITIVE_INFINITY };
+		this.#seek();
+	}
+
 	unselect(): void {
+		this.#search = undefined;
 		this.#pending = undefined;
 		this.state.patch({ selected: undefined });
 	}
@@ -114,11 +132,36 @@ export class SessionList {
 			this.scroller.scrollToEnd();
 		}
 		this.#selectPending();
+		this.#seek();
 	};
 
 	onInvalid = (filter: string, problem: string): void => {
 		if (this.filter.get().text === filter) this.filter.patch({ problem });
 	};
+
+	/** Rows stand in the order of their ids: each window that comes leaves less than half of where the session can be. */
+	#seek(): void {
+		const search = this.#search;
+		const { ready, filter, first, total, from, rows, scanning } = this.state.get();
+		if (!search || !ready || scanning || filter !== this.filter.get().text) return;
+		const at = rows.findIndex((row) => row.id === search.id);
+		if (at >= 0) {
+			this.select(from + at - first);
+			return;
+		}
+		search.low = Math.max(search.low, first);
+		search.high = Math.min(search.high, first + total);
+		const [oldest, newest] = [rows[0], rows.at(-1)];
+		if (oldest && search.id < oldest.id) search.high = Math.min(search.high, from);
+		else if (newest && search.id > newest.id) search.low = Math.max(search.low, from + rows.length);
+		else search.high = search.low;
+		if (search.low < search.high) {
+			this.scroller.scrollTo((Math.floor((search.low + search.high) / 2) - first) * rowHeight);
+		} else {
+			this.unselect();
+			this.scroller.scrollToEnd();
+		}
+	}
 
 	#selectPending(): void {
 		if (this.#pending === undefined) return;

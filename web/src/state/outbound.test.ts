@@ -1,8 +1,8 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Api } from "../client";
 import { TestServer } from "../testing/server";
 import type { OutboundSettings } from "../types";
-import { Outbound, own, patternOf } from "./outbound";
+import { hostState, Outbound, own, patternOf } from "./outbound";
 
 let server: TestServer;
 let api: Api;
@@ -61,3 +61,16 @@ test.each([
 	["[2001:db8::1]:8443", "2001:db8::1"],
 	["[2001:db8::1]", "2001:db8::1"],
 ])("the pattern of %s is %s", (host, want) => expect(patternOf(host)).toBe(want));
+
+describe("what a session tells about its host", () => {
+	const failed = { state: "failed", flags: [] as string[] } as const;
+	test.each([
+		["a certificate of upstream's that does not verify", { certificates: true }, true],
+		["a client that rejects Millpond's over TLS 1.2", { certificates: false }, false],
+		["a client that rejects it over TLS 1.3, after upstream's was taken", { certificates: true, upstream_version: "TLS 1.3" }, false],
+		["a failure without TLS", undefined, false],
+	])("%s", (_, tls, want) => expect(hostState({ ...failed, tls })).toEqual({ upstreamRefused: want, passed: false }));
+
+	test("a session that passed unread", () =>
+		expect(hostState({ state: "done", flags: ["tunnel", "passthrough"] })).toEqual({ upstreamRefused: false, passed: true }));
+});

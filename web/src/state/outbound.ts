@@ -1,5 +1,5 @@
 import { type Api, explain } from "../client";
-import type { OutboundChange, OutboundSettings } from "../types";
+import type { OutboundChange, OutboundSettings, Session } from "../types";
 import { Store } from "./store";
 
 export interface OutboundState {
@@ -60,4 +60,13 @@ export function own<T extends { from: string }>(list: readonly T[]): T[] {
 export function patternOf(host: string): string {
 	const end = host.lastIndexOf(":");
 	return end > host.lastIndexOf("]") && host.indexOf(":") === end ? host.slice(0, end) : host.startsWith("[") ? host.slice(1, host.indexOf("]")) : host;
+}
+
+/**
+ * What a session tells about its host. `upstreamRefused`: its certificate did not verify, and so there was no exchange; a client that rejects Millpond's own fails
+ * after upstream's was taken, and with a TLS version agreed on. `passed`: what went there passed unread.
+ */
+export function hostState(session: Pick<Session, "state" | "flags" | "tls">): { upstreamRefused: boolean; passed: boolean } {
+	const { state, flags, tls } = session;
+	return { upstreamRefused: state === "failed" && tls?.certificates === true && !tls.upstream_version, passed: flags.includes("passthrough") };
 }

@@ -35,5 +35,13 @@ export function startTheme(): void {
 	});
 }
 
-/** The theme after this one, going round. */
-export const nextTheme: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+export function systemIsDark(): boolean {
+	return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** The theme after this one, going round. The first step away from the system's is to the other one, so that it is seen. */
+export function nextTheme(now: Theme, systemDark: boolean): Theme {
+	const other = systemDark ? "light" : "dark";
+	if (now === "system") return other;
+	return now !== other ? "system" : systemDark ? "dark" : "light";
+}

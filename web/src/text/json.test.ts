@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { indentJson, longestJson } from "./json";
+import { indentJson, longestJson, tooLongToIndent } from "./json";
 
 test("indents as people do, and keeps empty ones on a line", async () => {
 	expect(await indentJson('{"a":[1,{"b":null}],"c":{},"d":[ ]}')).toBe(
@@ -32,4 +32,10 @@ test("stops when it is told to", async () => {
 	const work = indentJson(`[${"1,".repeat(200_000)}1]`, control.signal);
 	control.abort();
 	expect(await work).toBeUndefined();
+});
+
+test("what is too long to be indented is known as such", () => {
+	expect(tooLongToIndent("x".repeat(1 << 20), 1)).toBe(false);
+	expect(tooLongToIndent("x".repeat((1 << 20) + 1), 1)).toBe(true);
+	expect(tooLongToIndent("{}", 2)).toBe(true);
 });

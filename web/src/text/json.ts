@@ -12,6 +12,11 @@ const slice = 64 << 10;
 
 const indents = Array.from({ length: deepest + 1 }, (_, depth) => `\n${"  ".repeat(depth)}`);
 
+/** Whether a text, or the body of several pages that it is one of, is longer than what is indented. */
+export function tooLongToIndent(text: string, pages: number): boolean {
+	return pages > 1 || text.length > longestJson;
+}
+
 /** Indents a text in slices; undefined where it is no JSON, too long, or the signal said to stop. */
 export async function indentJson(text: string, signal?: AbortSignal): Promise<string | undefined> {
 	if (text.length > longestJson) return undefined;
