@@ -89,7 +89,9 @@ func (hc *http2Conn) Open(s *h2.Stream) h2.Exchange {
 	if hc.open.Add(1) == 1 {
 		hc.c.idle.Store(false)
 	}
-	return &http2Stream{hc: hc, stream: s, ctx: hc.ctx}
+	e := &http2Stream{hc: hc, stream: s, ctx: hc.ctx}
+	e.toClient.owed.Store(-1)
+	return e
 }
 
 // Refused implements h2.Handler: a request that went nowhere is a row all the same.
@@ -121,6 +123,8 @@ type http2Stream struct {
 	cancel context.CancelFunc // nil where no modifier could wait for it
 	early  int                // bytes of 1xx heads; belongs to the goroutine that reads upstream
 	facts  storage.HTTP2      // as the session began with
+
+	toClient delivery
 
 	mu     sync.Mutex
 	x      *exchange // nil until the request passed the pipeline; used by one goroutine at a time
@@ -241,12 +245,20 @@ func (e *http2Stream) informational(h *head) {
 }
 
 // Passing implements h2.Exchange.
-func (e *http2Stream) Passing(side h2.Side, p []byte) { e.bodies[side].Passing(p) }
+func (e *http2Stream) Passing(side h2.Side, p []byte) {
+	if side == h2.Response {
+		e.toClient.passing.Add(int64(len(p)))
+	}
+	e.bodies[side].Passing(p)
+}
 
 // Data implements h2.Exchange.
 func (e *http2Stream) Data(side h2.Side, p []byte) <-chan struct{} {
 	w := e.bodies[side]
 	w.Write(p)
+	if side == h2.Response {
+		e.passed(len(p))
+	}
 	w.Brim(e.ctx)
 	return w.Full()
 }
@@ -278,6 +290,9 @@ func (e *http2Stream) Closed(c h2.Close) {
 	}
 	e.mu.Lock()
 	e.closed = &c
+	if !e.ended && satisfied(&c) {
+		e.awaitBooking()
+	}
 	e.mu.Unlock()
 	e.finish()
 }
@@ -298,6 +313,9 @@ func (e *http2Stream) finish() {
 	state, why := e.outcome()
 	closed := *e.closed
 	e.mu.Unlock()
+	if state == storage.Done && e.toClient.whole() {
+		e.bodies[h2.Response].Complete()
+	}
 	if facts := e.hc.facts.ended(&e.facts, closed); facts != &e.facts {
 		e.x.rec.Change(func(s *storage.Session) { s.HTTP2 = facts })
 	}
@@ -308,10 +326,11 @@ func (e *http2Stream) finish() {
 // of the request (RFC 9113, section 8.1) or the client stopped sending it.
 func (e *http2Stream) outcome() (storage.State, string) {
 	c := e.closed
+	sent := e.sent[h2.Response] || satisfied(c) && e.toClient.whole()
 	switch {
-	case e.failed != "" && e.sent[h2.Response]:
+	case e.failed != "" && sent:
 		return storage.Failed, e.failed
-	case c.By == h2.Nobody, e.sent[h2.Response]:
+	case c.By == h2.Nobody, sent:
 		return storage.Done, ""
 	case e.hc.ctx.Err() != nil:
 		return storage.Interrupted, "Millpond was stopped"

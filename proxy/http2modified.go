@@ -163,6 +163,7 @@ func (e *http2Stream) take(side h2.Side, h *h2.Head, body *heldBody) *h2.Incomin
 func (e *http2Stream) sendResponse(v verdict, h *h2.Head, body *heldBody) {
 	x := e.x
 	if v.action == relay && v.body == nil && h != nil {
+		e.toClient.owes(x.in.head.method, v.head)
 		body.pass()
 		if v.head != x.back.head {
 			h.Fields = toHPACK(v.head.fields)
@@ -193,6 +194,7 @@ func (e *http2Stream) answer(v verdict, in *h2.Incoming) {
 		e.refuse(v, out)
 		return
 	}
+	e.toClient.owes(e.x.in.head.method, v.head)
 	empty := v.body == http.NoBody || v.body == nil && e.x.back.body == nil || bodyless(e.x.in.head.method, v.head.status)
 	switch err := out.Head(toHPACK(v.head.fields), empty); {
 	case err == nil && !empty:
@@ -239,6 +241,9 @@ func (e *http2Stream) send(side h2.Side, v verdict, in *h2.Incoming, out *h2.Out
 			return // the stream is over, and its end says why
 		}
 		w.Write(b.B[:n])
+		if side == h2.Response {
+			e.passed(n)
+		}
 		w.Wait(e.ctx)
 		switch {
 		case err == nil:
@@ -289,12 +294,14 @@ func (e *http2Stream) refuse(v verdict, out *h2.Outgoing) {
 	e.mu.Lock()
 	e.failed = v.why
 	e.mu.Unlock()
+	e.toClient.owes(e.x.in.head.method, h)
 	none := e.x.in.head.method == http.MethodHead
 	if out.Head(toHPACK(h.fields), none) != nil || none {
 		return
 	}
 	if _, err := io.WriteString(out, text); err == nil {
 		io.WriteString(e.bodies[h2.Response], text)
+		e.passed(len(text))
 		out.Close()
 	}
 }
