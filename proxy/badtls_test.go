@@ -115,9 +115,11 @@ func TestUpstreamWithBadTLS(t *testing.T) {
 					if res.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), test.want) {
 						t.Errorf("the client got %s %q, want 502 with %q", res.Status, body, test.want)
 					}
-					if s := p.wantFailed(test.want); s.Status != http.StatusBadGateway {
-						t.Errorf("session has status %d, want 502", s.Status)
+					s := p.wantFailed(test.want)
+					if s.Status != http.StatusBadGateway || s.Method != http.MethodPost || s.Path != "/" || !strings.Contains(string(s.Sides[storage.Response].Head), "502") {
+						t.Errorf("session %+v, want a POST with the 502 that the client got", s)
 					}
+					p.expectBody(s, storage.Response, string(body))
 				})
 			}
 		})
@@ -137,10 +139,14 @@ func TestBadUpstreamForAClientThatSpeaksNoHTTP(t *testing.T) {
 func TestMissingNameIsNamedAsTheCause(t *testing.T) {
 	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "default.example")}}, nil)
 	p := startProxy(t, Config{})
-	if _, err := p.handshake(addr, &tls.Config{InsecureSkipVerify: true}); err != nil {
+	c, err := p.handshake(addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.wantFailed("the client sent no server name")
+	c.Close()
+	if s := p.wantFailed("the client sent no server name"); s.Method != http.MethodConnect || s.Status != http.StatusOK { // all that this client got
+		t.Errorf("session %+v", s)
+	}
 }
 
 // In TLS 1.3 upstream says after the handshake that it wanted a certificate.
@@ -151,12 +157,13 @@ func TestUpstreamThatWantsAClientCertificateLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.wantFailed("it wants a certificate from the client")
+	p.await(1, func(storage.Session) bool { return true }) // upstream has said it
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
 	got, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 502 ") || !strings.Contains(string(got), "it wants a certificate") {
 		t.Errorf("the client got %q, %v", got, err)
 	}
+	p.wantFailed("it wants a certificate from the client")
 }
 
 func TestInsecureUpstreamIsAcceptedAndRecorded(t *testing.T) {

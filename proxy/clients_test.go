@@ -133,11 +133,21 @@ func TestCurlIsToldOfABadUpstreamCertificate(t *testing.T) {
 	p := startProxy(t, Config{})
 	for _, flag := range []string{"--http2", "--http1.1", "--no-alpn"} {
 		t.Run(flag, func(t *testing.T) {
-			out, code := run(t, "", "curl", "-sS", "-w", "%{http_code}", "-x", "http://"+p.addr, "--cacert", caFile(t), flag, "https://localhost:"+port+"/")
+			out, code := run(t, "", "curl", "-sS", "-w", "%{http_code}", "-x", "http://"+p.addr, "--cacert", caFile(t), flag, "https://localhost:"+port+"/asked?for=it")
 			if code != 0 || !strings.Contains(out, "it is for example.org, not for localhost") || !strings.HasSuffix(out, "502") {
 				t.Errorf("curl: %d: %s", code, out)
 			}
-			p.wantFailed("it is for example.org, not for localhost")
+			s := p.wantFailed("it is for example.org, not for localhost")
+			if s.Method != "GET" || s.Scheme != "https" || s.Host != "localhost:"+port || s.Path != "/asked?for=it" || s.Status != 502 || s.TLS == nil || s.Upstream == "" {
+				t.Errorf("session %+v", s)
+			}
+			if head := string(s.Sides[storage.Request].Head); !strings.HasPrefix(head, "GET /asked?for=it HTTP/1.1\r\n") {
+				t.Errorf("the request's head is %q", head)
+			}
+			if head := string(s.Sides[storage.Response].Head); !strings.HasPrefix(head, "HTTP/1.1 502 Bad Gateway\r\n") {
+				t.Errorf("the response's head is %q", head)
+			}
+			p.expectBody(s, storage.Response, strings.TrimSuffix(out, "502"))
 		})
 	}
 }

@@ -75,6 +75,7 @@ func TestInsecureHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !accepted {
+			tc.Close()
 			p.wantFailed("--insecure-host")
 			continue
 		}
@@ -145,9 +146,12 @@ func TestClientCertificate(t *testing.T) {
 		}
 	}
 	without := startProxy(t, Config{})
-	if _, err := without.handshake(up, &tls.Config{ServerName: "mutual.example"}); err != nil {
+	tc, err := without.handshake(up, &tls.Config{ServerName: "mutual.example"})
+	if err != nil {
 		t.Fatal(err)
 	}
+	without.await(1, func(storage.Session) bool { return true }) // upstream has said it
+	tc.Close()
 	without.wantFailed("--client-cert")
 }
 
@@ -182,6 +186,7 @@ func TestMinimumTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !test.ok {
+				tc.Close()
 				p.wantFailed("--min-tls")
 				return
 			}

@@ -6,10 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"slices"
 	"time"
 
@@ -171,15 +167,16 @@ func (p *Proxy) intercept(ctx context.Context, c *conn, up *upstreamConn, s stor
 			p.record(s, storage.ClientAborted, m.refused.reason)
 			return
 		}
-		s.Status = m.refused.status
 		var unverified *tls.CertificateVerificationError
 		if errors.As(m.refused, &unverified) {
 			s.TLS.Chain = p.chain(unverified.UnverifiedCertificates)
 		}
-		p.record(s, storage.Failed, m.refused.reason)
 		if err == nil {
-			p.answerInside(tc, m.refused)
+			p.answerInside(ctx, c.over(tc), tc, s, m.refused)
+			return
 		}
+		s.Status = m.refused.status
+		p.record(s, storage.Failed, m.refused.reason)
 		return
 	case err != nil:
 		state, why := p.explainClient(ctx, c.client, s.Host, m, err)
@@ -232,11 +229,12 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 	case f.who == upstreamLeft && alertOf(f.err) != "":
 		// In TLS 1.3 a server may end the handshake after we think it done: for want of a client certificate, say.
 		refused := explainTLS(s.Host, f.err)
+		if tc, ok := c.Conn.(*tls.Conn); ok {
+			p.answerInside(ctx, c, tc, s, refused)
+			return
+		}
 		s.Status = refused.status
 		p.record(s, storage.Failed, refused.reason)
-		if tc, ok := c.Conn.(*tls.Conn); ok && c.r.Buffered() == 0 {
-			p.answerInside(tc, refused)
-		}
 	case f.who == upstreamLeft || f.who == upstreamFirst && f.end:
 	case up.tls.ALPN == "h2":
 		p.serveHTTP2(ctx, c, &origin{scheme: "https", authority: s.Host, up: up, tls: up.tls})
@@ -244,45 +242,3 @@ func (p *Proxy) serveIntercepted(ctx context.Context, c *conn, up *upstreamConn,
 		p.serveFirst(ctx, c, up, s, f)
 	}
 }
-
-// answerInside answers requests with the reason why there is no upstream, until the client has read one. net/http does it: nothing here is relayed.
-func (p *Proxy) answerInside(tc *tls.Conn, e *upstreamError) {
-	l := &oneConn{conn: tc, closed: make(chan struct{})}
-	srv := http.Server{
-		ReadHeaderTimeout: p.cfg.Limits.HeadTime,
-		IdleTimeout:       p.cfg.Limits.HeadTime,
-		MaxHeaderBytes:    p.cfg.Limits.Head,
-		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateClosed {
-				close(l.closed)
-			}
-		},
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Connection", "close")
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.Header().Set("X-Content-Type-Options", "nosniff") // the reason may quote upstream's certificate
-			w.WriteHeader(e.status)
-			fmt.Fprintf(w, "Millpond: %s.\n", e.reason)
-		}),
-	}
-	srv.Serve(l) // returns when the connection is closed
-}
-
-// oneConn is a listener that accepts one connection.
-type oneConn struct {
-	conn   net.Conn // nil once accepted
-	closed chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	if c := l.conn; c != nil {
-		l.conn = nil
-		return c, nil
-	}
-	<-l.closed
-	return nil, net.ErrClosed
-}
-
-func (l *oneConn) Close() error   { return nil }
-func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
