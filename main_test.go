@@ -70,8 +70,17 @@ func serve(t *testing.T, args ...string) *program {
 // start starts a command that serves, and reads what it says.
 func start(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
-	p := &program{Cmd: cmd, said: map[string]string{}, log: &bytes.Buffer{}}
-	p.Stderr = p.log
+	log := &bytes.Buffer{}
+	p := startLogging(t, cmd, log)
+	p.log = log
+	return p
+}
+
+// startLogging is start for a program that logs to a writer.
+func startLogging(t *testing.T, cmd *exec.Cmd, log io.Writer) *program {
+	t.Helper()
+	p := &program{Cmd: cmd, said: map[string]string{}}
+	p.Stderr = log
 	stdout, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +96,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 	}
 	if len(p.said) < 3 {
 		_ = p.Wait()
-		t.Fatalf("it said %v: %s", p.said, p.log)
+		t.Fatalf("it said %v: %v", p.said, log)
 	}
 	proxy := &url.URL{Scheme: "http", Host: p.said["proxy"]}
 	p.client = &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil }}}

@@ -73,7 +73,7 @@ func (c *serveCommand) slowDisk() storage.SlowDisk {
 	return storage.Wait
 }
 
-// serve runs both listeners until ctx is done, and then stops them. A second signal ends the program at once.
+// serve runs both listeners until ctx is done, and then stops them. A second signal ends the wait for what is open, which is marked and kept all the same.
 func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data string, store *storage.Store, log *slog.Logger, out io.Writer) error {
 	roots, err := c.roots()
 	if err != nil {
@@ -156,9 +156,11 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	group.Go(func() error { return dashboard.Serve(dashboardListener) })
 	group.Go(func() error {
 		<-ctx.Done()
-		stop() // from here on a signal ends the program at once
-		deadline, cancel := context.WithTimeout(context.Background(), stopTime)
+		deadline, cancel := untilSecondSignal(stop, log)
 		defer cancel()
+		if open := store.Status().Open; open > 0 {
+			log.Info(fmt.Sprintf("waiting up to %v for %d open sessions; press Ctrl+C again to stop now", stopTime, open), "open", open)
+		}
 		var stopping errgroup.Group
 		stopping.Go(func() error { return tolerateDeadline(relay.Shutdown(deadline)) })
 		stopping.Go(func() error { return tolerateDeadline(dashboard.Shutdown(deadline)) })
@@ -167,9 +169,28 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	return group.Wait()
 }
 
+// untilSecondSignal returns the context of a stop that a signal began: it ends after stopTime, or with another signal. stop ends the watch for the first; a third
+// signal ends the program as it is.
+func untilSecondSignal(stop context.CancelFunc, log *slog.Logger) (context.Context, context.CancelFunc) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM) // before stop, so that none falls in between
+	stop()
+	deadline, cancel := context.WithTimeout(context.Background(), stopTime)
+	go func() {
+		defer signal.Stop(again)
+		select {
+		case <-again:
+			log.Info("stopping now")
+			cancel()
+		case <-deadline.Done():
+		}
+	}()
+	return deadline, cancel
+}
+
 // tolerateDeadline drops the error of a stop that closed what did not end in time: that is a clean stop too.
 func tolerateDeadline(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
