@@ -55,6 +55,13 @@ for (const protocol of ["http", "https"] as const) {
 		await expect(rows).toHaveCount(8);
 		await expect(rows.last()).toContainText("close 1000");
 		await expect(dashboard.getByText("8 messages", { exact: true })).toBeVisible();
+
+		// Its bodies are frames, the client's masked: no text, and the way to what they say.
+		await expect(dashboard.getByRole("row").filter({ hasText: "/socket/chat" }).getByText("websocket")).toBeAttached();
+		await dashboard.getByRole("tab", { name: "Request" }).click();
+		await expect(dashboard.getByRole("button", { name: "Hex" })).toHaveAttribute("aria-pressed", "true");
+		await dashboard.getByRole("note").getByRole("button", { name: "Messages" }).click();
+		await expect(rows).toHaveCount(8);
 	});
 }
 

@@ -44,7 +44,6 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 						</button>
 					</span>
 				)}
-				{unindented && <span className="dim">indented up to 1 MiB; shown as sent</span>}
 				<span className="grow" />
 				{pages > 1 && <GoTo size={size} growing={growing} onGo={(offset) => document.showOffset(offset)} />}
 				{download}
@@ -106,6 +105,7 @@ export function TextView({ source, contentType, tools, download, sha256 }: BodyV
 					</span>
 				)}
 				{charset && <span>{charset}</span>}
+				{unindented && <span>indented up to 1 MiB; shown as sent</span>}
 				{sha256 && (
 					<span className={styles.hash} title={sha256}>
 						sha256 {sha256}
