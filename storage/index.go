@@ -22,7 +22,7 @@ import (
 // It is not stored: each transaction sets it.
 const fillPercent = 0.9
 
-// The index's buckets. All but settings and shares are made from the log, and can be made again.
+// The index's buckets. All but settings (see Store.Setting) and shares are made from the log, and can be made again.
 var (
 	bucketMeta     = []byte("meta")
 	bucketRows     = []byte("rows")     // id → hot row

@@ -21,8 +21,13 @@ const (
 	replayBytes   = 16 << 20 // and their payloads' bytes
 )
 
-// openIndex opens the index. One that is damaged is set aside, and made again from the log.
+// openIndex opens the index. One that is damaged is set aside, and made again from the log; so is one that is gone, which is told.
 func (s *Store) openIndex() (err error) {
+	if _, err := s.files.Stat("index.db"); errors.Is(err, fs.ErrNotExist) {
+		if segments, err := s.files.ReadDir("log"); err == nil && len(segments) > 0 {
+			s.logger.Error("the index is gone: it is made again from the log; shares are lost with it")
+		}
+	}
 	s.index, err = openIndex(s.dir)
 	if !errors.Is(err, errIndexDamaged) {
 		return err

@@ -81,6 +81,7 @@ type Store struct {
 	waiting        atomic.Int64           // sessions that ended and are not in the index yet
 	unkept         atomic.Uint64          // sessions that there was no room for, in memory or on disk, since capture last worked
 
+	setting      sync.Mutex // held while a setting is read or put
 	amending     sync.Mutex // held from the reading of an ended record to the commit of the new one, and while one is deleted
 	committing   sync.Mutex // held for a commit; below is the committer's
 	chunksToName []*incoming
