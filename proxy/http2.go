@@ -20,10 +20,11 @@ type http2Conn struct {
 	p      *Proxy
 	c      *client
 	o      *origin
-	ctx    context.Context
-	used   atomic.Bool  // a stream was sent to upstream
-	open   atomic.Int64 // streams
-	seen   bool         // there was a stream; belongs to the goroutine that reads the client
+	ctx    context.Context // ends with the connection
+	stop   context.Context // ends where Millpond ends it
+	used   atomic.Bool     // a stream was sent to upstream
+	open   atomic.Int64    // streams
+	seen   bool            // there was a stream; belongs to the goroutine that reads the client
 	reused *upstreamConn
 	facts  http2Facts
 	work   sync.WaitGroup // what goes on beside the relay: modifiers that take their time, bodies of theirs
@@ -32,8 +33,9 @@ type http2Conn struct {
 // serveHTTP2 relays an HTTP/2 connection inside a tunnel until it ends. It closes c and o's connection. There is no time limit on silence: PING, upstream's own
 // limit and TCP keepalive end what is dead.
 func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
+	stop := ctx
 	ctx, cancel := context.WithCancel(ctx)
-	hc := &http2Conn{p: p, c: c.under, o: o, ctx: ctx, reused: &upstreamConn{addr: o.up.addr, tls: o.up.tls, via: o.up.via, used: true}}
+	hc := &http2Conn{p: p, c: c.under, o: o, ctx: ctx, stop: stop, reused: &upstreamConn{addr: o.up.addr, tls: o.up.tls, via: o.up.via, used: true}}
 	started := time.Now()
 	hc.c.idle.Store(true)
 	err := h2.Relay(ctx, h2.Config{
@@ -43,7 +45,7 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 		Stalled: p.cfg.Store.Stalled,
 	})
 	hc.c.idle.Store(false)
-	stopped := ctx.Err() != nil
+	stopped := stop.Err() != nil
 	cancel()
 	hc.work.Wait()
 	var end *h2.StreamError
@@ -332,7 +334,7 @@ func (e *http2Stream) outcome() (storage.State, string) {
 		return storage.Failed, e.failed
 	case c.By == h2.Nobody, sent:
 		return storage.Done, ""
-	case e.hc.ctx.Err() != nil:
+	case e.hc.stop.Err() != nil:
 		return storage.Interrupted, "Millpond was stopped"
 	case c.By == h2.Client:
 		return storage.ClientAborted, c.Err.Error()

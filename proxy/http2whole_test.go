@@ -26,6 +26,22 @@ func awaitFrame(t *testing.T, fr *http2.Framer, kind http2.FrameType) http2.Fram
 	}
 }
 
+// http2Hello asks for a stream, and returns when the client has the response's field and "hello" of its body, which does not end.
+func http2Hello(t *testing.T, h *harness, name, value string) (*http2.Framer, *peerConn) {
+	t.Helper()
+	client, c, origin, _ := http2Ends(t, h)
+	client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82, 0x84, 0x86}, EndStream: true, EndHeaders: true})
+	awaitFrame(t, origin, http2.FrameHeaders)
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	enc.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	enc.WriteField(hpack.HeaderField{Name: name, Value: value})
+	origin.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	origin.WriteData(1, false, []byte("hello"))
+	awaitFrame(t, client, http2.FrameData)
+	return client, c
+}
+
 // A client that leaves when it has as many bytes as Content-Length promises has got all, although the stream's end is still to come; with one byte fewer it has not.
 func TestHTTP2ResponseIsWholeAtItsLength(t *testing.T) {
 	reset := func(code http2.ErrCode) func(*http2.Framer, *peerConn) {
@@ -54,16 +70,7 @@ func TestHTTP2ResponseIsWholeAtItsLength(t *testing.T) {
 					cfg.ResponseModifier = onResponse(func(res *http.Response) error { res.Header.Set("X-Seen", "yes"); return nil })
 				}
 				h := startHarness(t, cfg)
-				client, c, origin, _ := http2Ends(t, h)
-				client.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82, 0x84, 0x86}, EndStream: true, EndHeaders: true})
-				awaitFrame(t, origin, http2.FrameHeaders)
-				var block bytes.Buffer
-				enc := hpack.NewEncoder(&block)
-				enc.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
-				enc.WriteField(hpack.HeaderField{Name: test.head[0], Value: test.head[1]})
-				origin.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
-				origin.WriteData(1, false, []byte("hello"))
-				awaitFrame(t, client, http2.FrameData)
+				client, c := http2Hello(t, h, test.head[0], test.head[1])
 				test.leaves(client, c)
 				s := h.session(1)
 				if s.State != test.want {
@@ -73,6 +80,18 @@ func TestHTTP2ResponseIsWholeAtItsLength(t *testing.T) {
 					t.Errorf("the body is %q, complete %v", got, s.Sides[storage.Response].Body.Complete)
 				}
 			})
+		}
+	}
+}
+
+// A client that closes in the middle of a body that a modifier wraps has left; Millpond has not been stopped.
+func TestHTTP2ClientThatLeavesAWrappedBody(t *testing.T) {
+	for range 10 {
+		h := startHarness(t, Config{ResponseModifier: onResponse(func(res *http.Response) error { res.Body = upper(res.Body); return nil })})
+		_, c := http2Hello(t, h, "content-type", "text/plain")
+		c.Close()
+		if s := h.session(1); s.State != storage.ClientAborted {
+			t.Errorf("got %v, %q", s.State, s.Error)
 		}
 	}
 }
