@@ -24,6 +24,22 @@ test("a session's host is passed through unread from then on, and read again", a
 	await expect.poll(async () => (await millpond.sessions("")).filter((s) => s.path === "/json/a?count=1").length).toBe(2);
 });
 
+test("of a client that rejects Millpond's certificate, upstream's is not offered to be accepted; what passed unread is not offered to", async ({ dashboard, millpond, origin }) => {
+	const url = origin.url("https", "/json/a?count=1");
+	const untrusting = () => execFileSync("curl", ["-sS", "-k", "--pinnedpubkey", `sha256//${"A".repeat(43)}=`, "--proxy", `http://${millpond.proxy}`, url], { stdio: "pipe", env: { ...process.env, no_proxy: "", NO_PROXY: "" } });
+	expect(untrusting).toThrow();
+	const grid = dashboard.getByRole("grid", { name: "Sessions" });
+	await grid.locator("[id^=session-]").first().click();
+	await expect(dashboard.getByRole("button", { name: "Pass this host through unread" })).toBeVisible();
+	await expect(dashboard.getByRole("button", { name: "Accept its certificate" })).toHaveCount(0);
+
+	await millpond.call("/api/settings", { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ passthrough: ["127.0.0.0/8"] }) });
+	fetchOnce(millpond, url);
+	await grid.locator("[id^=session-]").nth(1).click();
+	await expect(dashboard.getByText("It was passed through unread.")).toBeVisible();
+	await expect(dashboard.getByRole("button", { name: "Pass this host through unread" })).toHaveCount(0);
+});
+
 for (const [theme, width] of [["light", 1200], ["dark", 1200], ["light", 375], ["dark", 375]] as const) {
 	test(`the dialog sets and takes away, ${theme}, ${width} wide`, async ({ dashboard, millpond }, info) => {
 		await dashboard.emulateMedia({ colorScheme: theme });
@@ -44,8 +60,9 @@ for (const [theme, width] of [["light", 1200], ["dark", 1200], ["light", 375], [
 		const proxy = dialog.getByRole("region", { name: "Upstream proxy" });
 		await proxy.getByLabel("URL of the proxy").fill("ftp://nobody");
 		await proxy.getByRole("button", { name: "Set" }).click();
-		await expect(dialog.getByRole("alert")).toContainText('the scheme "ftp" is not one of');
-		await expect(dialog.getByRole("alert")).toBeInViewport();
+		await expect(proxy.getByRole("alert")).toContainText('the scheme "ftp" is not one of'); // at the field
+		await expect(proxy.getByRole("alert")).toBeInViewport();
+		await expect(dashboard.getByRole("alert")).toHaveCount(1);
 		await proxy.getByLabel("URL of the proxy").fill("socks5://ann:secret@127.0.0.1:1");
 		await proxy.getByRole("button", { name: "Set" }).click();
 		await expect(proxy.getByText("with a password")).toBeVisible();
