@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,19 +23,15 @@ type guard struct {
 	next       *routes
 	allowHosts []string // lower case
 	token      [sha256.Size]byte
-	cookieKey  []byte
+	logins     *logins
 	shares     *shares
-	now        func() time.Time
 }
 
 func newGuard(token string, allowHosts []string, next *routes, shares *shares, now func() time.Time) *guard {
-	g := &guard{next: next, token: sha256.Sum256([]byte(token)), shares: shares, now: now}
+	g := &guard{next: next, token: sha256.Sum256([]byte(token)), logins: newLogins(now), shares: shares}
 	for _, h := range allowHosts {
 		g.allowHosts = append(g.allowHosts, strings.ToLower(strings.TrimSuffix(h, ".")))
 	}
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("millpond dashboard cookie"))
-	g.cookieKey = mac.Sum(nil)
 	return g
 }
 
@@ -85,6 +79,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
+// ownName is a name of this machine (RFC 6761, section 6.3) that other servers on it hardly use: browsers give a host's cookies to the servers on all its ports.
+const ownName = "millpond.localhost"
+
 // hostAllowed reports whether Host names the dashboard: a loopback name, or the address that the connection came in on, with that
 // connection's port; or what --allow-host named.
 func (g *guard) hostAllowed(r *http.Request) bool {
@@ -100,7 +97,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	if err != nil || port != strconv.Itoa(int(local.Port())) {
 		return false
 	}
-	if host == "localhost" {
+	if host == "localhost" || host == ownName {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
@@ -123,8 +120,10 @@ func splitHost(hostport string) (host, port string) {
 // ownPage reports whether the request was sent by a page of the dashboard, or by no page at all.
 // Cookies are shared among the ports of a host, so same-site is not enough.
 func (g *guard) ownPage(r *http.Request, wants access) bool {
-	if origin := r.Header.Get("Origin"); origin != "" {
-		return g.ownOrigin(r, origin)
+	if origins := r.Header.Values("Origin"); len(origins) > 1 {
+		return false // no browser sends two
+	} else if len(origins) == 1 && origins[0] != "" {
+		return g.ownOrigin(r, origins[0])
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -137,12 +136,13 @@ func (g *guard) ownPage(r *http.Request, wants access) bool {
 	return safe || bearer(r) != ""
 }
 
+// ownOrigin reports whether an origin is the dashboard's. It speaks no TLS itself: https is a reverse proxy's, whose name --allow-host tells.
 func (g *guard) ownOrigin(r *http.Request, origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return false // also "null", a sandboxed page
 	}
-	return strings.EqualFold(u.Host, r.Host) || g.listed(splitHost(u.Host))
+	return u.Scheme == "http" && strings.EqualFold(u.Host, r.Host) || g.listed(splitHost(u.Host))
 }
 
 // bearer returns the token of the Authorization field. RFC 6750, section 2.1.
@@ -159,7 +159,7 @@ func (g *guard) hasToken(r *http.Request) bool {
 		return g.isToken(token)
 	}
 	for _, c := range r.CookiesNamed(cookieName("millpond", r)) {
-		if g.validCookie(c.Value) {
+		if g.logins.use(c.Value) {
 			return true
 		}
 	}
@@ -176,27 +176,4 @@ func (g *guard) isToken(token string) bool {
 func cookieName(name string, r *http.Request) string {
 	_, port := splitHost(r.Host)
 	return name + "_" + port
-}
-
-// newCookie returns a value that validCookie accepts until expires: the time, and its MAC under a key made from the token.
-// A new token makes every cookie invalid.
-func (g *guard) newCookie(expires time.Time) string {
-	at := strconv.FormatInt(expires.Unix(), 10)
-	return at + "." + base64.RawURLEncoding.EncodeToString(g.sign(at))
-}
-
-func (g *guard) validCookie(value string) bool {
-	at, mac, _ := strings.Cut(value, ".")
-	got, err := base64.RawURLEncoding.DecodeString(mac)
-	if err != nil || !hmac.Equal(got, g.sign(at)) {
-		return false
-	}
-	unix, err := strconv.ParseInt(at, 10, 64)
-	return err == nil && g.now().Before(time.Unix(unix, 0))
-}
-
-func (g *guard) sign(at string) []byte {
-	mac := hmac.New(sha256.New, g.cookieKey)
-	mac.Write([]byte(at))
-	return mac.Sum(nil)
 }

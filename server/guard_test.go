@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -53,6 +52,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		refused("another port", http.StatusMisdirectedRequest, "Host", "127.0.0.1:1")
 		refused("a foreign Origin", http.StatusForbidden, "Origin", "http://evil.example")
 		refused("another port's Origin", http.StatusForbidden, "Origin", "http://127.0.0.1:1")
+		refused("the Origin of TLS on the same port", http.StatusForbidden, "Origin", "https://"+r.host)
 		refused("a sandboxed Origin", http.StatusForbidden, "Origin", "null")
 		refused("another site's fetch", http.StatusForbidden, "Sec-Fetch-Site", "cross-site")
 		refused("another port's fetch", http.StatusForbidden, "Sec-Fetch-Site", "same-site")
@@ -96,20 +96,22 @@ func TestHostNames(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.AllowHosts = []string{"Pond.example", "other.example:9000"} })
 	port := r.host[strings.LastIndex(r.host, ":"):]
 	for host, want := range map[string]int{
-		"127.0.0.1" + port:      200,
-		"localhost" + port:      200,
-		"LOCALHOST." + port:     200,
-		"[::1]" + port:          200,
-		"pond.example":          200,
-		"pond.example" + port:   200,
-		"other.example:9000":    200,
-		"other.example":         421,
-		"localhost":             421,
-		"localhost:1":           421,
-		"192.0.2.1" + port:      421,
-		"a.localhost" + port:    421,
-		"127.0.0.1.evil" + port: 421,
-		"millpond.internal":     421,
+		"127.0.0.1" + port:          200,
+		"localhost" + port:          200,
+		"LOCALHOST." + port:         200,
+		"[::1]" + port:              200,
+		"pond.example":              200,
+		"pond.example" + port:       200,
+		"other.example:9000":        200,
+		"other.example":             421,
+		"localhost":                 421,
+		"localhost:1":               421,
+		"192.0.2.1" + port:          421,
+		"a.localhost" + port:        421,
+		"millpond.localhost" + port: 200,
+		"millpond.localhost":        421,
+		"127.0.0.1.evil" + port:     421,
+		"millpond.internal":         421,
 	} {
 		if res := r.call("GET", "/healthz", "", "Host", host); res.StatusCode != want {
 			t.Errorf("%s: got %s, want %d", host, res.Status, want)
@@ -139,8 +141,7 @@ func TestLinksFromOtherSites(t *testing.T) {
 }
 
 func TestLoginGivesACookie(t *testing.T) {
-	var later atomic.Int64 // what the clock is ahead
-	r := newRig(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) } })
+	r := newRig(t)
 	res := r.call("POST", "/api/login", "")
 	if res.StatusCode != http.StatusNoContent || len(res.Cookies()) != 1 {
 		t.Fatalf("got %s, %v", res.Status, res.Cookies())
@@ -175,11 +176,66 @@ func TestLoginGivesACookie(t *testing.T) {
 	if got := r.call("GET", "/api/status", "", "Authorization", "Bearer wrong", "Cookie", cookie.Name+"="+cookie.Value).StatusCode; got != 401 {
 		t.Errorf("a wrong token beside the cookie: got %d", got)
 	}
-	later.Store(int64(cookieLife + time.Second))
-	if got := with("GET", "/api/status"); got != 401 {
-		t.Errorf("with an old cookie: got %d", got)
+	if res := r.call("DELETE", "/api/login", "", "Authorization", "", "Origin", r.base, "Cookie", cookie.Name+"="+cookie.Value); len(res.Cookies()) != 1 || res.Cookies()[0].MaxAge >= 0 {
+		t.Errorf("logout: got %s, %v", res.Status, res.Cookies())
 	}
-	if res := r.call("DELETE", "/api/login", ""); len(res.Cookies()) != 1 || res.Cookies()[0].MaxAge >= 0 {
-		t.Errorf("logout: got %v", res.Cookies())
+	if got := with("GET", "/api/status"); got != 401 {
+		t.Errorf("with the cookie after logout: got %d", got)
+	}
+}
+
+// Of two Origin fields neither is believed.
+func TestTwoOrigins(t *testing.T) {
+	r := newRig(t)
+	for _, origins := range [][]string{{r.base, "http://evil.example"}, {"http://evil.example", r.base}, {"", "http://evil.example"}, {r.base, r.base}} {
+		req, err := http.NewRequest("DELETE", r.base+"/api/sessions/999", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Authorization": {"Bearer " + testToken}, "Origin": origins}
+		res, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusForbidden {
+			t.Errorf("%q: got %s", origins, res.Status)
+		}
+	}
+}
+
+func TestLogins(t *testing.T) {
+	now := time.Now()
+	l := newLogins(func() time.Time { return now })
+	idle, busy := l.begin(), l.begin()
+	for range 6 {
+		now = now.Add(loginIdle - time.Second)
+		if !l.use(busy) {
+			t.Fatal("a login that is used ends")
+		}
+	}
+	if l.use(idle) {
+		t.Error("a login that nobody uses goes on")
+	}
+	now = now.Add(loginIdle - time.Second) // still used, and a week old with this
+	l.use(busy)
+	if now = now.Add(time.Minute); l.use(busy) {
+		t.Error("a login goes on for more than a week")
+	}
+	var ids []string
+	for range maxLogins {
+		ids = append(ids, l.begin())
+		now = now.Add(time.Second)
+	}
+	l.use(ids[0])
+	now = now.Add(time.Second)
+	ids = append(ids, l.begin())
+	for i, id := range ids {
+		if got := l.use(id); got != (i != 1) {
+			t.Errorf("login %d of %d holds: %v", i, len(ids), got)
+		}
+	}
+	if len(l.byID) != maxLogins {
+		t.Errorf("%d logins are held", len(l.byID))
 	}
 }

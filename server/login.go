@@ -9,9 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// cookieLife bounds the dashboard's cookie. A restart with another token ends it too.
-const cookieLife = 7 * 24 * time.Hour
-
 // requestInput gives an operation the request itself.
 type requestInput struct{ request *http.Request }
 
@@ -31,11 +28,14 @@ func (s *Server) login(_ context.Context, in *requestInput) (*cookieAnswer, erro
 	if !s.guard.isToken(bearer(in.request)) {
 		return nil, problem(http.StatusUnauthorized, "Send the token itself, as Authorization: Bearer.")
 	}
-	expires := s.now().Add(cookieLife)
-	return &cookieAnswer{cookie(cookieName("millpond", in.request), s.guard.newCookie(expires), "/", cookieLife)}, nil
+	return &cookieAnswer{cookie(cookieName("millpond", in.request), s.guard.logins.begin(), "/", loginLife)}, nil
 }
 
+// logout also ends the login, so that a copy of the cookie is worth nothing.
 func (s *Server) logout(_ context.Context, in *requestInput) (*cookieAnswer, error) {
+	for _, c := range in.request.CookiesNamed(cookieName("millpond", in.request)) {
+		s.guard.logins.end(c.Value)
+	}
 	return &cookieAnswer{cookie(cookieName("millpond", in.request), "", "/", -time.Second)}, nil
 }
 

@@ -59,13 +59,21 @@ func redactRow(r *storage.Row) {
 // quoted is text between quotation marks as %q writes them, also where its end is missing.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`)
 
-// redactHead returns the head with the values of secret fields, and the lines that continue them, hidden.
+// redactHead returns the head with the values of secret fields, and the lines that continue them, hidden, and the credentials of an absolute-form target.
 func redactHead(head []byte) []byte {
 	if head == nil {
 		return nil
 	}
 	out := make([]byte, 0, len(head))
 	for l := range lines(head) {
+		if len(out) == 0 {
+			if from, to := userinfo(l.raw); to > from {
+				out = append(out, l.raw[:from]...)
+				out = append(out, hidden...)
+				out = append(out, l.raw[to:]...)
+				continue
+			}
+		}
 		at := secretAt(l.raw, len(out) == 0)
 		if at < 0 {
 			out = append(out, l.raw...)
@@ -77,6 +85,21 @@ func redactHead(head []byte) []byte {
 		out = append(out, l.raw[len(bytes.TrimRight(l.raw, "\r\n")):]...)
 	}
 	return out
+}
+
+// userinfo returns where the credentials of a request line's target begin and end: what stands between :// and the authority's last @, as the proxy reads it.
+func userinfo(line []byte) (from, to int) {
+	method, rest, ok := bytes.Cut(line, []byte(" "))
+	scheme := bytes.Index(rest, []byte("://"))
+	if !ok || scheme < 0 || bytes.ContainsAny(rest[:scheme], "/?#@") || bytes.ContainsRune(method, ':') {
+		return 0, 0
+	}
+	from = len(method) + 1 + scheme + 3
+	authority := line[from:]
+	if end := bytes.IndexAny(authority, "/?#"); end >= 0 {
+		authority = authority[:end]
+	}
+	return from, from + max(bytes.LastIndexByte(authority, '@'), 0)
 }
 
 // secretAt returns where the value of a secret field begins in a line with those that continue it, or -1. A server may have read them otherwise than

@@ -26,6 +26,10 @@ func TestRedactHead(t *testing.T) {
 		{"in a continuation", "GET / HTTP/1.1\r\nX: y\r\n Cookie: s3cret\r\nZ: z\r\n\r\n", "GET / HTTP/1.1\r\nX: y\r\n Cookie: (hidden)\r\nZ: z\r\n\r\n"},
 		{"an escaped name", ":method: GET\nx\\r\\ncookie: s3cret\n", ":method: GET\nx\\r\\ncookie: (hidden)\n"},
 		{"an older name", "HTTP/1.1 200 OK\r\nSet-Cookie2: s3cret\r\n\r\n", "HTTP/1.1 200 OK\r\nSet-Cookie2: (hidden)\r\n\r\n"},
+		{"credentials in the target", "GET http://ann:s3cret@a:1/b@c HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://(hidden)@a:1/b@c HTTP/1.1\r\nHost: a\r\n\r\n"},
+		{"two of them", "GET HTTP://ann:s3cret@s3cret@a?@ HTTP/1.1\r\nCookie: s3cret\r\n\r\n", "GET HTTP://(hidden)@a?@ HTTP/1.1\r\nCookie: (hidden)\r\n\r\n"},
+		{"a target without them", "GET http://a/b@c HTTP/1.1\r\n\r\n", "GET http://a/b@c HTTP/1.1\r\n\r\n"},
+		{"a URL in a query", "GET /?to=http://ann@a/ HTTP/1.1\r\n\r\n", "GET /?to=http://ann@a/ HTTP/1.1\r\n\r\n"},
 		{"a path", "GET /cookie:a HTTP/1.1\r\n\r\n", "GET /cookie:a HTTP/1.1\r\n\r\n"},
 		{"empty value", "GET / HTTP/1.1\r\nCookie:\r\n\r\n", "GET / HTTP/1.1\r\nCookie: (hidden)\r\n\r\n"},
 	} {

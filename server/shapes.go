@@ -132,7 +132,7 @@ type Body struct {
 	Size     uint64 `json:"size" doc:"Bytes captured: readable from the first on, without a gap."`
 	Passed   uint64 `json:"passed" doc:"Bytes forwarded; more than size where capture was cut."`
 	Complete bool   `json:"complete" doc:"The sender finished it, and all of it is kept."`
-	SHA256   string `json:"sha256,omitempty" doc:"Hexadecimal, of the size bytes, when known."`
+	SHA256   string `json:"sha256,omitempty" doc:"Hexadecimal, of the size bytes that are kept, when known. Only where complete is true is that the hash of what was sent."`
 	Missing  string `json:"missing,omitempty" doc:"Why bytes beyond size are not kept, for people."`
 	Coding   string `json:"coding,omitempty" doc:"The Content-Encoding, where there is one: ?as=decoded then differs from the wire bytes."`
 }

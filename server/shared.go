@@ -94,7 +94,7 @@ func (s *Server) loginShared(ctx context.Context, in *sharedInput) (*cookieAnswe
 		return nil, noShare()
 	}
 	share := shareOf(ctx)
-	life := min(share.Expires.Sub(s.now()), cookieLife)
+	life := min(share.Expires.Sub(s.now()), loginLife)
 	return &cookieAnswer{cookie(cookieName("millpond_share", in.request), token, sharedPrefix+share.ID, max(life, time.Second))}, nil
 }
 

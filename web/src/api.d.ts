@@ -64,10 +64,13 @@ export interface paths {
         put?: never;
         /**
          * Exchange the token for a cookie
-         * @description With `Authorization: Bearer T` alone. The cookie is `HttpOnly`, lives a week, and its name holds the port, because browsers share cookies among ports.
+         * @description With `Authorization: Bearer T` alone. The cookie is `HttpOnly`, and its name holds the port. It holds a random id, and opens the dashboard until logout, for a week at most, for a day without use, and not after a restart. Browsers give a host's cookies to the servers on all its ports: where you do not trust the others, open the dashboard by a name of its own, as `millpond.localhost`.
          */
         post: operations["login"];
-        /** Drop the cookie */
+        /**
+         * End the login
+         * @description Its cookie opens nothing any more, whoever has a copy.
+         */
         delete: operations["logout"];
         options?: never;
         head?: never;
@@ -516,7 +519,7 @@ export interface components {
              * @description Bytes forwarded; more than size where capture was cut.
              */
             passed: number;
-            /** @description Hexadecimal, of the size bytes, when known. */
+            /** @description Hexadecimal, of the size bytes that are kept, when known. Only where complete is true is that the hash of what was sent. */
             sha256?: string;
             /**
              * Format: int64
