@@ -117,7 +117,7 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 	r.mu.Lock()
 	if p.party == Client && fh.StreamID > r.last && !r.dead {
 		r.last = fh.StreamID
-		open, drained := len(r.streams), r.drained
+		open, drained, crowded := len(r.streams), r.drained, r.crowded(nil)
 		if drained {
 			p.ignored.add(fh.StreamID)
 		}
@@ -129,13 +129,19 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("request fields beyond %d bytes", r.cfg.MaxList), tooLarge)
 		case open >= r.cfg.MaxStreams:
 			return r.refuse(p, fh.StreamID, h, fmt.Sprintf("more than %d streams open", r.cfg.MaxStreams), nil)
+		case crowded:
+			return r.refuseCrowded(p, fh.StreamID, h)
 		case bad != "":
 			return r.malformed(p, fh.StreamID, h, fmt.Sprintf("%v sent %s", p.party, bad))
 		}
-		return r.request(fh.StreamID, h, prio, pad)
+		return r.request(fh.StreamID, h, p.lists.size, prio, pad)
 	}
 	s, ignore, err := r.find(p, fh.Type, fh.StreamID)
 	ended := s != nil && s.sides[p.side].received
+	crowded := s != nil && r.crowded(s)
+	if s != nil {
+		r.keep(s, p.lists.size)
+	}
 	r.mu.Unlock()
 	if err != nil || ignore {
 		return err
@@ -148,6 +154,10 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 		if s != nil {
 			r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields beyond %d bytes", p.party, r.cfg.MaxList)})
 		}
+		return nil
+	}
+	if crowded {
+		r.cut(s, Close{By: p.party, Code: http2.ErrCodeEnhanceYourCalm, Err: fmt.Errorf("%v sent fields while those of the other open streams are beyond %d bytes", p.party, 2*maxHeld)})
 		return nil
 	}
 	if bad != "" {
@@ -176,8 +186,8 @@ func (r *relay) isTaken(s *Stream, side Side) bool {
 	return s.sides[side].taken != nil
 }
 
-// request begins a stream.
-func (r *relay) request(id uint32, h *Head, priority []byte, pad int) error {
+// request begins a stream. size is that of its fields.
+func (r *relay) request(id uint32, h *Head, size int, priority []byte, pad int) error {
 	s := &Stream{ID: id, r: r}
 	s.sides[Request].window.kept, s.sides[Response].window.kept = true, true // until upstream sees it
 	s.exchange = r.cfg.Handler.Open(s)
@@ -185,6 +195,7 @@ func (r *relay) request(id uint32, h *Head, priority []byte, pad int) error {
 	dead := r.dead
 	if !dead {
 		r.streams[id] = s
+		r.keep(s, size)
 	}
 	r.mu.Unlock()
 	if dead {

@@ -24,18 +24,19 @@ const maxFrame = 256 << 10
 
 // peer is one end of the relayed connection. Its fields belong to the goroutine that reads it, but for those named.
 type peer struct {
-	party  Party
-	side   Side // what it sends
-	conn   net.Conn
-	br     *bufio.Reader
-	framer *http2.Framer
-	lists  lists
-	w      *writer
-	head   Head            // of the list that is being relayed
-	unsent bool            // frames read here wait in the other peer's buffer
-	away   *Close          // its GOAWAY
-	told   []http2.Setting // what Handler.Settings was last given
-	deaf   atomic.Bool     // set, by any goroutine, when it could not be written to
+	party   Party
+	side    Side // what it sends
+	conn    net.Conn
+	br      *bufio.Reader
+	framer  *http2.Framer
+	lists   lists
+	w       *writer
+	head    Head            // of the list that is being relayed
+	crowded int             // requests that were refused for maxHeld
+	unsent  bool            // frames read here wait in the other peer's buffer
+	away    *Close          // its GOAWAY
+	told    []http2.Setting // what Handler.Settings was last given
+	deaf    atomic.Bool     // set, by any goroutine, when it could not be written to
 
 	// guarded by relay.mu
 	initial    int64 // its SETTINGS_INITIAL_WINDOW_SIZE

@@ -144,6 +144,7 @@ type relay struct {
 	mu        sync.Mutex
 	credit    sync.Cond // with mu: a window grew, or a stream or the connection ended
 	streams   map[uint32]*Stream
+	held      int       // bytes of their field lists, see maxHeld
 	last      uint32    // highest stream id the client used
 	opened    uint32    // highest stream id that upstream saw
 	windows   [2]window // of the connection, by side

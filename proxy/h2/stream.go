@@ -21,6 +21,7 @@ type Stream struct {
 	opened bool // upstream saw it
 	over   bool
 	done   chan struct{} // closed when over; nil until somebody waits
+	held   int           // bytes of its field lists, see maxHeld
 	sides  [2]side
 
 	width, narrowFlow int64 // see narrow.go: what the response may be lent, and bytes of it since that grew
@@ -53,6 +54,7 @@ func (s *Stream) giveUp(c Close) {
 // remove forgets a stream. byUs says that we ended it, not one of its ends. relay.mu is held.
 func (r *relay) remove(s *Stream, byUs bool) {
 	delete(r.streams, s.ID)
+	r.held -= s.held
 	s.over = true
 	if len(r.streams) == 0 && !r.dead && !r.narrowing.on {
 		r.tellWindow() // nothing is lent that it could add to
