@@ -13,6 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"millpond/settings"
 )
 
 // configFile is a settings file: TOML whose keys are the flags of serve without their dashes. A flag counts before it, and an environment variable too.
@@ -33,14 +35,7 @@ const maxConfig = 1 << 20
 
 // readConfig reads a settings file as far as it is TOML of the right shape. Errors say the line.
 func readConfig(name string) (*configFile, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("read the settings file: %w", err)
-	}
-	if info.Size() > maxConfig {
-		return nil, fmt.Errorf("read the settings file: %s has %d bytes; %d are the most", name, info.Size(), maxConfig)
-	}
-	data, err := os.ReadFile(name)
+	data, err := settings.ReadFile(name, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings file: %w", err)
 	}
@@ -119,7 +114,11 @@ func (f *configFile) check(flags []*kong.Flag) error {
 				if !reads {
 					continue // a list of any texts
 				}
-				if err := u.UnmarshalText([]byte(item.(string))); err != nil {
+				err := u.UnmarshalText([]byte(item.(string)))
+				if secret, ok := u.(checker); ok && err == nil {
+					err = secret.check()
+				}
+				if err != nil {
 					problems = append(problems, problem{v.items[n], fmt.Errorf("%s: %w", name, err)})
 				}
 			}
@@ -135,6 +134,10 @@ func (f *configFile) check(flags []*kong.Flag) error {
 	return errors.Join(all...)
 }
 
+// checker is a value that does not say what is wrong with it as it is read: what is wrong with a variable of the environment is told with its value, and this
+// one may hold a password.
+type checker interface{ check() error }
+
 // decodes reports what is wrong with a value for a flag.
 func decodes(flag *kong.Flag, value any) error {
 	text, isText := value.(string)
@@ -149,8 +152,14 @@ func decodes(flag *kong.Flag, value any) error {
 	}
 	scratch := reflect.New(flag.Target.Type()).Elem()
 	err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: kong.Scan().PushTyped(value, kong.FlagValueToken)}, scratch)
-	if secret, ok := scratch.Addr().Interface().(*upstreamProxy); ok && err == nil {
-		err = secret.check()
+	each := []any{scratch.Addr().Interface()}
+	for i := 0; flag.IsSlice() && i < scratch.Len(); i++ {
+		each = append(each, scratch.Index(i).Addr().Interface())
+	}
+	for _, v := range each {
+		if secret, ok := v.(checker); ok && err == nil {
+			err = secret.check()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag.Name, err)

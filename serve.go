@@ -20,12 +20,16 @@ import (
 
 	"millpond/proxy"
 	"millpond/server"
+	"millpond/settings"
 	"millpond/storage"
 )
 
 const (
 	// stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
 	stopTime = 5 * time.Second
+
+	// maxRoots bounds the file of further roots, in bytes: dozens of what a system trusts.
+	maxRoots = 16 << 20
 )
 
 type serveCommand struct {
@@ -201,7 +205,7 @@ func (c *serveCommand) roots() (*x509.CertPool, error) {
 	if c.UpstreamCA == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(c.UpstreamCA)
+	pem, err := settings.ReadFile(c.UpstreamCA, maxRoots)
 	if err != nil {
 		return nil, fmt.Errorf("read --upstream-ca: %w", err)
 	}

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"millpond/proxy"
 )
@@ -24,11 +24,20 @@ type wayIn struct {
 type reverse struct {
 	to   proxy.Reverse
 	addr string
+
+	refused error
 }
+
+// check returns why a value with credentials is refused; see checker.
+func (r *reverse) check() error { return r.refused }
 
 // UnmarshalText reads URL=ADDR.
 func (r *reverse) UnmarshalText(text []byte) error {
-	i := strings.LastIndexByte(string(text), '=')
+	if bytes.ContainsRune(text, '@') {
+		_, r.refused = proxy.ParseReverse(string(text))
+		return nil
+	}
+	i := bytes.LastIndexByte(text, '=')
 	if i < 0 {
 		return fmt.Errorf("%q is not URL=ADDR, as https://api.example=127.0.0.1:9000", text)
 	}
@@ -69,6 +78,11 @@ type reverseListener struct {
 
 // listen opens every listener, or none.
 func (w *wayIn) listen() (*listeners, error) {
+	for _, r := range w.Reverse {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("read --reverse: %w", err)
+		}
+	}
 	open := &listeners{}
 	for _, addr := range w.Proxy {
 		if err := w.permit(addr); err != nil {

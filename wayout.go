@@ -85,8 +85,7 @@ func (p *pattern) UnmarshalText(text []byte) error {
 	return err
 }
 
-// upstreamProxy is the URL of a proxy. It does not check itself as it is read: what is wrong with a variable of the environment is told with its value, and
-// this one holds a password.
+// upstreamProxy is the URL of a proxy; see checker.
 type upstreamProxy string
 
 func (u *upstreamProxy) check() error {

@@ -20,11 +20,14 @@ type Reverse struct {
 
 // ParseReverse reads the URL of an upstream: http or https, a host, perhaps a port, and no path.
 func ParseReverse(url string) (Reverse, error) {
+	if strings.Contains(url, "@") { // not quoted: what stands before it may be a password
+		return Reverse{}, errors.New("the URL of an upstream takes no credentials, and no @: it has scheme, host and port, as https://api.example")
+	}
 	t, err := parseAbsolute(url)
 	if err != nil {
 		return Reverse{}, fmt.Errorf("%q is not the URL of an upstream, as https://api.example: %w", url, err)
 	}
-	if t.path != "/" || strings.Contains(url, "@") {
+	if t.path != "/" {
 		return Reverse{}, fmt.Errorf("%q has more than scheme, host and port: the client's own path is forwarded", url)
 	}
 	if _, _, err := splitAuthority(t.authority); err != nil {

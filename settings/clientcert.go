@@ -107,14 +107,8 @@ func (h *hostCert) current() (*tls.Certificate, error) {
 func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	var content [2][]byte
 	for i, name := range []string{certFile, keyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return nil, err
-		}
-		if info.Size() > maxPEM {
-			return nil, fmt.Errorf("%s has %d bytes; a certificate and key have at most %d", name, info.Size(), maxPEM)
-		}
-		if content[i], err = os.ReadFile(name); err != nil {
+		var err error
+		if content[i], err = ReadFile(name, maxPEM); err != nil {
 			return nil, err
 		}
 	}

@@ -81,6 +81,10 @@ func TestUpstreamProxy(t *testing.T) {
 		"http://proxy.example/x":            "",
 		"http://proxy.example:0":            "",
 		"http://u:secret@proxy.example:bad": "",
+		"javascript:1":                      "",
+		"HTTP:3128":                         "",
+		"socks5:1080":                       "",
+		"proxy:3128":                        "http://proxy:3128",
 		"http://" + strings.Repeat("u", 256) + ":secret@proxy.example": "",
 	} {
 		p, err := ParseUpstreamProxy(text, nil)
@@ -196,7 +200,7 @@ func TestClientCertificateIsReadAgain(t *testing.T) {
 		t.Error("a certificate for a host that has none")
 	}
 	write(certFile, make([]byte, maxPEM+1), 3)
-	if _, err := Compile(Out{ClientCerts: []ClientCert{c}}); err == nil || !strings.Contains(err.Error(), "at most") {
+	if _, err := Compile(Out{ClientCerts: []ClientCert{c}}); err == nil || !strings.Contains(err.Error(), "are the most") {
 		t.Errorf("a file of more than %d bytes: %v", maxPEM, err)
 	}
 }

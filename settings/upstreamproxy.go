@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 
 // maxURL bounds the URL of a proxy: host, user name and password have 255 characters at most, and each may be percent-encoded.
 const maxURL = 3000
+
+// schemes are those that somebody may write without the two slashes: each would read as a host, and what follows as its port.
+var schemes = []string{"http", "https", "socks", "socks4", "socks4a", "socks5", "socks5h", "ftp", "javascript", "data", "file", "about", "blob", "mailto", "ws", "wss", "tcp", "tls", "quic", "direct"}
 
 // UpstreamProxy is the proxy through which upstream is reached.
 type UpstreamProxy struct {
@@ -31,6 +35,9 @@ func ParseUpstreamProxy(text string, noProxy []string) (*UpstreamProxy, error) {
 		return nil, fmt.Errorf("it is longer than %d characters", maxURL)
 	}
 	if !strings.Contains(text, "://") {
+		if word, _, _ := strings.Cut(text, ":"); slices.Contains(schemes, strings.ToLower(word)) {
+			return nil, fmt.Errorf("%q is a scheme, not a host: want http://, https:// or socks5://, and then the host, as http://proxy.example:3128", word)
+		}
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
