@@ -40,6 +40,7 @@ export async function goTest(args, env = {}) {
 		}
 	}
 	const code = await ended;
+	if (code !== 0) for (const text of output.values()) process.stdout.write(text); // of tests that never ended, as at a timeout
 	if (code !== 0 && counts.failed === 0) counts.failed = 1;
 	return counts;
 }

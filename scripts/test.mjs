@@ -42,7 +42,7 @@ const steps = {
 		run("npm", ["run", "--silent", "test", "--workspace", "web", "--", ...reporters]);
 		return vitestCounts(report);
 	},
-	go: () => goTest(["-race", ...packages().filter((name) => !name.startsWith("millpond/e2e"))]),
+	go: () => goTest(["-race", "-timeout=15m", ...packages().filter((name) => !name.startsWith("millpond/e2e"))]),
 	build: buildBinary,
 	platforms() {
 		for (const [GOOS, GOARCH] of platforms) {

@@ -253,7 +253,7 @@ func (s *Store) committed(recs []*record) {
 			rec.rec.mu.Unlock()
 		}
 	}
-	s.waiting.Add(-int64(s.live.forget(gone)))
+	s.waiting.Add(-s.live.forget(gone))
 	s.crowd.disperse()
 	s.recent.unpin(pinned)
 	s.feeds.publish(ids...)

@@ -6,16 +6,32 @@ import (
 )
 
 const (
-	// crowdLimit is how many sessions may have ended and wait to be committed before relays are held back: a second's worth of the
-	// most that a small machine relays. At some 3 KB each that is 15 MB.
-	crowdLimit = 5_000
+	// crowdLimit is how much may be held of sessions that have ended and wait to be committed before relays are held back, in bytes: a second's worth of the
+	// most that a small machine relays.
+	crowdLimit = 20 << 20
 
-	// waitingLimit is how many may wait where that does not help: the disk is full, failing or stalled, or --slow-disk=cut. One that begins
+	// waitingLimit is how much may wait where that does not help: the disk is full, failing or stalled, or --slow-disk=cut. A session that begins
 	// then is shown while it is open, and not kept.
-	waitingLimit = 20_000
+	waitingLimit = 40 << 20
+
+	// sessionCost is what a session holds while it waits, beside its heads.
+	sessionCost = 4 << 10
 )
 
-// crowd holds relays back while too many ended sessions wait for a commit.
+// weigh is what the session holds while it waits for a commit. r.mu is held.
+func (r *Recording) weigh() int64 {
+	n := sessionCost + len(r.session.Error)
+	for i := range r.session.Sides {
+		m := &r.session.Sides[i]
+		n += len(m.Head) + len(m.Received) + len(m.Trailers)
+		for _, h := range m.Informational {
+			n += len(h)
+		}
+	}
+	return int64(n)
+}
+
+// crowd holds relays back while too much of ended sessions waits for a commit.
 type crowd struct {
 	mu     sync.Mutex
 	room   chan struct{} // closed at the next commit; nil while nobody waits

@@ -260,7 +260,7 @@ func TestStalledDiskHoldsNothingUp(t *testing.T) {
 func TestSessionsWaitingForTheDiskAreBounded(t *testing.T) {
 	s, disk, dir := openFaulty(t, storage.Cut)
 	disk.Stall(storagetest.Write | storagetest.Sync)
-	const limit, more = 20_000, 500
+	const limit, more = (40 << 20) / (4 << 10), 500 // bytes that may wait, and of each session
 	for range limit + more {
 		r := s.Begin(storage.Session{Method: "GET"})
 		r.Body(storage.Response).Write([]byte("x"))

@@ -29,23 +29,23 @@ func (l *live) get(id uint64) *Recording {
 	return l.byID[id]
 }
 
-// forget takes out sessions that the index now knows, and returns how many there were.
-func (l *live) forget(gone []*Recording) int {
+// forget takes out sessions that the index now knows, and returns what they held.
+func (l *live) forget(gone []*Recording) (weight int64) {
 	if len(gone) == 0 {
 		return 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.byID)
 	for _, r := range gone {
-		delete(l.byID, r.id)
+		if l.byID[r.id] == r {
+			delete(l.byID, r.id)
+			weight += r.weight
+		}
 	}
-	count := before - len(l.byID)
-	if len(l.order) < 2*len(l.byID)+64 {
-		return count
+	if len(l.order) >= 2*len(l.byID)+64 {
+		l.order = slices.DeleteFunc(l.order, func(r *Recording) bool { return l.byID[r.id] == nil })
 	}
-	l.order = slices.DeleteFunc(l.order, func(r *Recording) bool { return l.byID[r.id] == nil })
-	return count
+	return weight
 }
 
 // between returns the live sessions with an id in [from, to), in rising order.

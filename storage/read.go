@@ -47,6 +47,9 @@ func (s *Store) Body(id uint64, side Side) (*BodyReader, error) {
 	if err == nil && body.Missing != "" && body.Size == 0 {
 		err = fs.ErrNotExist
 	}
+	if err == nil {
+		err = s.checkRuns(runs)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s body of session %d: %w", side, id, err)
 	}

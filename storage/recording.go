@@ -18,14 +18,15 @@ type Recording struct {
 	bodies   [streams]body
 	ended    bool
 	deleted  bool
-	finished bool // its last record is in the log, or was given up
-	noted    bool // is on the store's list for the next commit
-	unsaved  bool // its fields are not in the log as they are
-	begun    bool // the log has a begun record
-	flush    bool // what is held in memory is due to be written
-	naming   int  // incoming files that are full and not yet chunks
-	lists    bool // it has a list of messages
-	unkept   bool // there is no room for its record: it is shown while it is open, and forgotten
+	finished bool  // its last record is in the log, or was given up
+	noted    bool  // is on the store's list for the next commit
+	unsaved  bool  // its fields are not in the log as they are
+	begun    bool  // the log has a begun record
+	flush    bool  // what is held in memory is due to be written
+	naming   int   // incoming files that are full and not yet chunks
+	lists    bool  // it has a list of messages
+	weight   int64 // once it has ended: what it holds while it waits, in bytes
+	unkept   bool  // there is no room for its record: it is shown while it is open, and forgotten
 
 	// which goroutine works on it: at most one at a time
 	queued, running, again bool
@@ -79,7 +80,8 @@ func (r *Recording) End(state State, why string) {
 		r.store.unkept.Add(1)
 		r.store.live.forget([]*Recording{r})
 	} else {
-		r.store.waiting.Add(1)
+		r.weight = r.weigh()
+		r.store.waiting.Add(r.weight)
 	}
 	r.note()
 	r.schedule()

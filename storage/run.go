@@ -93,26 +93,48 @@ func (s *Store) readFile(name string, p []byte, at uint64) (int, error) {
 	return n, fmt.Errorf("read %s: %w", name, err)
 }
 
-// readSession reads a session's full record, and checks it against the log's checksum.
+// readSession reads a session's full record.
 func (s *Store) readSession(at place) (*Session, error) {
-	b := make([]byte, frameSize+int(at.length))
-	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize}, 0); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("read session: %w (%w)", errGone, err)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("read session: %w (%w)", errTorn, err)
-		}
-		return nil, err
-	}
-	payload := b[frameSize:]
-	f, ok := parseFrame(b, at.Segment)
-	if !ok || f.length != at.length || crc32.Checksum(payload, castagnoli) != f.crc {
-		return nil, fmt.Errorf("read session: record %d of log segment %d: %w", at.Slot, at.Segment, errTorn)
+	payload, err := s.readRecord(at)
+	if err != nil {
+		return nil, fmt.Errorf("read session: %w", err)
 	}
 	out := new(Session)
 	if err := decoder.Unmarshal(payload, out); err != nil {
 		return nil, fmt.Errorf("read session: %w (%w)", errTorn, err)
 	}
 	return out, nil
+}
+
+// readRecord reads a record's payload, and checks it against the log's checksum. One that is damaged is errTorn, one that is not there errGone.
+func (s *Store) readRecord(at place) ([]byte, error) {
+	b := make([]byte, frameSize+int(at.length))
+	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize}, 0); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w (%w)", errGone, err)
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("%w (%w)", errTorn, err)
+		}
+		return nil, err
+	}
+	payload := b[frameSize:]
+	f, ok := parseFrame(b, at.Segment)
+	if !ok || f.length != at.length || crc32.Checksum(payload, castagnoli) != f.crc {
+		return nil, fmt.Errorf("record %d of log segment %d is damaged: %w", at.Slot, at.Segment, errTorn)
+	}
+	return payload, nil
+}
+
+// checkRuns reads the pieces that a stored body has in the log against their checksums: they are small, and what is read of them later is what was checked.
+func (s *Store) checkRuns(runs []run) error {
+	for _, r := range runs {
+		if r.chunk != nil || r.in != nil {
+			continue
+		}
+		if _, err := s.readRecord(place{r.at.slotID, r.at.offset - pieceHeadSize, r.at.length}); err != nil { // its length is the record's
+			return err
+		}
+	}
+	return nil
 }

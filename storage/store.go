@@ -78,7 +78,7 @@ type Store struct {
 	reserved       atomic.Uint64
 	cutoff         atomic.Uint64
 	trouble        atomic.Pointer[string] // why capture does not work
-	waiting        atomic.Int64           // sessions that ended and are not in the index yet
+	waiting        atomic.Int64           // bytes held of sessions that ended and are not in the index yet
 	unkept         atomic.Uint64          // sessions that there was no room for, in memory or on disk, since capture last worked
 
 	setting      sync.Mutex // held while a setting is read or put
