@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,5 +74,33 @@ func TestPasswordsAreNotQuoted(t *testing.T) {
 				t.Errorf("%s: %v: %s", test.flag, err, out)
 			}
 		}
+	}
+}
+
+// Flags count before variables, and those before the file.
+func TestConfig(t *testing.T) {
+	name := writeConfig(t, fmt.Sprintf("# what is set once\ndata = %q\nproxy = [\"127.0.0.1:0\", \"[::1]:0\"]\ndashboard = \"127.0.0.1:0\"\ntoken = \"file\"\n", t.TempDir()))
+	for _, test := range []struct{ variable, flag, want string }{
+		{"", "", "file"}, {"empty", "", "file"}, {"variable", "", "variable"}, {"variable", "flag", "flag"}, {"", "flag", "flag"},
+	} {
+		var args []string
+		if test.flag != "" {
+			args = append(args, "--token", test.flag)
+		}
+		cmd := command(args...)
+		cmd.Env = append(cmd.Env, "MILLPOND_CONFIG="+name)
+		switch test.variable {
+		case "":
+		case "empty":
+			cmd.Env = append(cmd.Env, "MILLPOND_TOKEN=")
+		default:
+			cmd.Env = append(cmd.Env, "MILLPOND_TOKEN="+test.variable)
+		}
+		p := start(t, cmd)
+		if _, token, _ := strings.Cut(p.said["dashboard"], "/#token="); token != test.want || !strings.HasPrefix(p.said["proxy"], "[::1]:") {
+			t.Errorf("variable %q, flag %q: it said %v, want the token %q", test.variable, test.flag, p.said, test.want)
+		}
+		p.Process.Kill() // the next one uses its data directory
+		p.Wait()
 	}
 }
