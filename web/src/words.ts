@@ -50,6 +50,11 @@ export const framingWords: Record<NonNullable<Message["framing"]>, string> = {
 	http2: "",
 };
 
+/** What a body's hash is of: what was sent, or only what is kept of it. */
+export function hashWord(body: Pick<Message["body"], "complete">): string {
+	return body.complete ? "sha256" : "sha256 of the bytes kept";
+}
+
 const usual = new Set(["reused", "upstream_proxy", "websocket"]);
 
 /** The flags that tell of something unusual. That a connection had served before, that there is an upstream proxy, and which protocol followed, is usual. */

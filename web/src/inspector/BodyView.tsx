@@ -54,7 +54,7 @@ export function BodyView(props: { api: Api; session: Session; side: Side; growin
 					{problem} {lies && "So it is shown as it passed."}
 				</p>
 			)}
-			<View key={`${representation} ${type}`} source={source} contentType={type} tools={tools} download={download} sha256={representation === "wire" ? body.sha256 : undefined} />
+			<View key={`${representation} ${type}`} source={source} contentType={type} tools={tools} download={download} sha256={representation === "wire" && body.complete ? body.sha256 : undefined} />
 		</>
 	);
 }

@@ -2,7 +2,7 @@ import type { Api } from "../client";
 import { formatBytes, formatCount } from "../format";
 import type { Outbound } from "../state/outbound";
 import type { Body, Message, Session } from "../types";
-import { flagWords, framingWords, stateMeaning, story, unusual } from "../words";
+import { flagWords, framingWords, hashWord, stateMeaning, story, unusual } from "../words";
 import { Certificates } from "./Certificates";
 import { Fact, Facts } from "./Facts";
 import { ChunkExtensions, Frames } from "./Frames";
@@ -108,7 +108,7 @@ function BodyFacts({ name, message, type }: { name: string; message: Message; ty
 					<>
 						<span className={styles.size}>{formatBytes(body.size)}</span>
 						<span className="dim"> {[`${formatCount(body.size)} bytes`, words, framing && framingWords[framing], body.coding, type].filter(Boolean).join(" · ")}</span>
-						{body.sha256 && <div className={`data ${styles.hash}`}>sha256 {body.sha256}</div>}
+						{body.sha256 && <div className={`data ${styles.hash}`}>{hashWord(body)} {body.sha256}</div>}
 					</>
 				)}
 			</dd>
