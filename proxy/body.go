@@ -236,9 +236,16 @@ func (p *passage) chunked() error {
 		at, _ := p.from.Peek(have)
 		var n int
 		var broken error
+		held := p.chunks.toProxy && p.chunks.state == inTrailers
 		n, spans, broken = p.chunks.scan(at, spans[:0])
-		if err := p.to.write(at[:n]); err != nil {
-			return err
+		out := at[:n]
+		if held {
+			out = p.chunks.heldTrailers()
+		}
+		if len(out) > 0 {
+			if err := p.to.write(out); err != nil {
+				return err
+			}
 		}
 		for _, s := range spans {
 			p.rec.Write(at[s.from:s.to])
@@ -372,7 +379,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 // trailers returns those that followed the body. It is called once Read has returned io.EOF.
 func (b *bodyReader) trailers() []field {
 	var h head
-	h.parseFields(string(b.chunks.trailers))
+	h.parseFields(string(b.chunks.fields()))
 	return h.fields
 }
 

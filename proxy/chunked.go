@@ -22,13 +22,14 @@ type chunks struct {
 	lenient  bool // take a lone LF for a line's end, and anything behind a size, as a response may have them
 	odd      bool // that was done, so that others may find another end
 	state    chunkState
-	left     int64 // data bytes to come in this chunk
-	digits   int   // of the size so far
-	line     int   // bytes of the line so far
-	ext      bool  // the size has ended, its extension passes
-	gap      bool  // only white space has, since the size
-	cr       bool  // the byte before was a CR
-	trailers []byte
+	left     int64  // data bytes to come in this chunk
+	digits   int    // of the size so far
+	line     int    // bytes of the line so far
+	ext      bool   // the size has ended, its extension passes
+	gap      bool   // only white space has, since the size
+	cr       bool   // the byte before was a CR
+	trailers []byte // as they came, see fields
+	toProxy  bool   // Proxy-Authorization among the trailers is for the proxy, and scan ends before them once
 	done     bool
 
 	offset        uint64 // in the body, of the chunk
@@ -70,8 +71,33 @@ func (c *chunks) scan(p []byte, spans []span) (n int, _ []span, err error) {
 			return n, spans, err
 		}
 		n++
+		if c.toProxy && c.state == inTrailers && len(c.trailers) == 0 {
+			break
+		}
 	}
 	return n, spans, nil
+}
+
+// heldTrailers returns what of trailers that toProxy holds back is to be passed on: nothing until all came.
+func (c *chunks) heldTrailers() []byte {
+	if !c.done {
+		return nil
+	}
+	if kept := c.fields(); kept != nil {
+		return kept
+	}
+	return []byte("\r\n")
+}
+
+// fields returns the trailers that are passed on and kept, with the empty line; nil for none.
+func (c *chunks) fields() []byte {
+	if !c.toProxy {
+		return c.trailers
+	}
+	if kept := dropCredentials(c.trailers); len(kept) > len("\r\n") {
+		return kept
+	}
+	return nil
 }
 
 // step takes one byte outside of data.

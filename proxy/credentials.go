@@ -38,8 +38,28 @@ func (h *http1) authorized(head *head) bool {
 	return ok && h.p.cfg.Auth.matchBasic(value)
 }
 
-// hideCredentials returns a head's bytes, whole or cut short, without the values of Proxy-Authorization. A head that has none is returned as it is.
-func hideCredentials(raw []byte) []byte {
+// toProxy reports whether the client's requests are to the proxy itself: not inside a tunnel, and not for the server that a listener forwards to.
+func (h *http1) toProxy() bool { return h.inside == nil && h.c.under.reverse == nil }
+
+// hideCredentials returns an understood head's bytes without the values of Proxy-Authorization. A head that has none is returned as it is.
+func hideCredentials(raw []byte) []byte { return editLines(raw, fieldOfCredentials, hideRest) }
+
+// hideMentions returns what was sent in the place of a head, whole or cut short, without what may be credentials: the rest of each line that names
+// Proxy-Authorization, wherever it does, and a user's name and password before the host of CONNECT.
+func hideMentions(raw []byte) []byte {
+	return editLines(hideUserinfo(raw), mentionOfCredentials, hideRest)
+}
+
+// dropCredentials returns trailers, whole or cut short, without the lines of Proxy-Authorization, folded ones behind another field among them.
+func dropCredentials(trailers []byte) []byte {
+	return editLines(trailers, func(line []byte) int {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		return mentionOfCredentials(name)
+	}, func([]byte, int) []byte { return nil })
+}
+
+// editLines has edit change the lines in which find finds the end of a name, and leaves out those that go on with such a one's value (RFC 9112, section 5.2).
+func editLines(raw []byte, find func(line []byte) int, edit func(line []byte, name int) []byte) []byte {
 	var out []byte
 	hiding := false
 	for at := 0; at < len(raw); {
@@ -48,19 +68,15 @@ func hideCredentials(raw []byte) []byte {
 			end = len(raw)
 		}
 		line := raw[at:end]
-		name, _, isField := bytes.Cut(line, []byte(":"))
-		switch {
-		case at > 0 && (line[0] == ' ' || line[0] == '\t'): // the line before goes on. RFC 9112, section 5.2
-			if hiding {
-				line = nil
-			}
-		case isField && strings.EqualFold(string(bytes.Trim(name, " \t")), credentialsField):
+		if hiding && folded(line) {
+			line = nil
+		} else if name := find(line); name >= 0 {
 			if out == nil {
 				out = append(make([]byte, 0, len(raw)), raw[:at]...)
 			}
 			hiding = true
-			line = append(append(bytes.Clone(name), ": "+notKept...), line[len(bytes.TrimRight(line, "\r\n")):]...)
-		default:
+			line = edit(line, name)
+		} else {
 			hiding = false
 		}
 		if out != nil {
@@ -72,4 +88,41 @@ func hideCredentials(raw []byte) []byte {
 		return raw
 	}
 	return out
+}
+
+func folded(line []byte) bool { return line[0] == ' ' || line[0] == '\t' }
+
+// hideRest replaces what follows a line's name.
+func hideRest(line []byte, name int) []byte {
+	return slices.Concat(line[:name], []byte(": "+notKept), line[len(bytes.TrimRight(line, "\r\n")):])
+}
+
+// fieldOfCredentials returns where the name of a Proxy-Authorization field ends, -1 in another line.
+func fieldOfCredentials(line []byte) int {
+	name, _, isField := bytes.Cut(line, []byte(":"))
+	if !isField || folded(line) || !strings.EqualFold(string(bytes.TrimRight(name, " \t")), credentialsField) {
+		return -1
+	}
+	return len(name)
+}
+
+// mentionOfCredentials returns where the first Proxy-Authorization in a line ends, -1 where there is none.
+func mentionOfCredentials(line []byte) int {
+	for end := len(credentialsField); end <= len(line); end++ {
+		if bytes.EqualFold(line[end-len(credentialsField):end], []byte(credentialsField)) {
+			return end
+		}
+	}
+	return -1
+}
+
+// hideUserinfo returns a CONNECT request without what stands before the host: such a target is refused, and may hold a password.
+func hideUserinfo(raw []byte) []byte {
+	method := []byte(http.MethodConnect + " ")
+	line, _, _ := bytes.Cut(raw, []byte("\n"))
+	at := bytes.LastIndexByte(line, '@')
+	if at < 0 || !bytes.HasPrefix(line, method) {
+		return raw
+	}
+	return slices.Concat(method, []byte(notKept), raw[at:])
 }

@@ -165,12 +165,13 @@ func (x *exchange) trailers(side storage.Side, raw []byte) {
 
 // chunked records what a chunked body's framing held beside sizes.
 func (x *exchange) chunked(side storage.Side, c *chunks) {
-	if c.trailers == nil && c.extensions == nil {
+	trailers := c.fields()
+	if trailers == nil && c.extensions == nil {
 		return
 	}
 	x.rec.Change(func(s *storage.Session) {
 		m := &s.Sides[side]
-		m.Trailers = c.trailers
+		m.Trailers = trailers
 		if c.extensions != nil {
 			m.Chunks = &storage.Chunks{Extensions: c.extensions, Cut: c.extensionCut}
 		}

@@ -155,13 +155,16 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	}
 	s := h.session(started)
 	s.Method, s.Protocol, s.Path = head.method, head.proto, head.target
-	if _, shown := head.value(credentialsField); shown && h.inside == nil && h.c.under.reverse == nil {
+	if head.method == http.MethodConnect {
+		s.Path = withoutUserinfo(s.Path)
+	}
+	if _, shown := head.value(credentialsField); shown && h.toProxy() {
 		raw = hideCredentials(raw)
 	}
 	body, err := requestFraming(head)
 	if err != nil {
 		s.SetFlag(storage.FlagAmbiguousFraming)
-		s.Sides[storage.Request].Head = raw
+		s.Sides[storage.Request].Head = h.refused(raw)
 		return h.rejectAs(s, http.StatusBadRequest, err.Error()+", so that two programs could read it in two ways")
 	}
 	r := &request{http1: h, head: head, body: body}
@@ -174,7 +177,7 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	}
 	if to := h.c.under.reverse; to != nil {
 		if err := r.reverse(to, &s); err != nil {
-			s.Sides[storage.Request].Head = raw
+			s.Sides[storage.Request].Head = h.refused(raw)
 			return h.rejectAs(s, http.StatusBadRequest, err.Error())
 		}
 		return r.serve(s)
@@ -186,7 +189,7 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 		return h.setup(head, body, nil)
 	}
 	if r.target, err = parseAbsolute(head.target); err != nil {
-		s.Sides[storage.Request].Head = raw
+		s.Sides[storage.Request].Head = h.refused(raw)
 		return h.rejectAs(s, http.StatusBadRequest, err.Error())
 	}
 	s.Scheme, s.Host = r.target.scheme, r.target.host
@@ -199,7 +202,7 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 	}
 	var ok bool
 	if r.hops, ok = h.p.hopsIn(head); !ok {
-		s.Sides[storage.Request].Head = raw
+		s.Sides[storage.Request].Head = h.refused(raw)
 		return h.rejectAs(s, http.StatusLoopDetected, looped)
 	}
 	var differs bool
@@ -216,8 +219,8 @@ func (h *http1) connect(raw []byte, s storage.Session, head *head) bool {
 	authority := head.target
 	host, port, err := splitAuthority(authority)
 	if err != nil {
-		s.Sides[storage.Request].Head = raw
-		s.Scheme, s.Host, s.Path = "tcp", authority, ""
+		s.Sides[storage.Request].Head = h.refused(raw)
+		s.Scheme, s.Host, s.Path = "tcp", withoutUserinfo(authority), ""
 		return h.rejectAs(s, http.StatusBadRequest, "the target of CONNECT is not a host and a port")
 	}
 	if !isSetup(host, port) && !h.authorized(head) {
@@ -225,7 +228,7 @@ func (h *http1) connect(raw []byte, s storage.Session, head *head) bool {
 	}
 	hops, ok := h.p.hopsIn(head)
 	if !ok {
-		s.Sides[storage.Request].Head = raw
+		s.Sides[storage.Request].Head = h.refused(raw)
 		s.Scheme, s.Host, s.Path = "tcp", authority, ""
 		return h.rejectAs(s, http.StatusLoopDetected, looped)
 	}

@@ -68,10 +68,15 @@ func (h *http1) say(rec *storage.Recording, method string, status int, why strin
 
 // shown returns what of a head that was not understood stands on its session.
 func (h *http1) shown(raw []byte) []byte {
-	if h.inside == nil && h.c.under.reverse == nil {
-		raw = hideCredentials(raw)
+	return shortened(h.refused(raw))
+}
+
+// refused returns what stands on the session of a head that goes nowhere.
+func (h *http1) refused(raw []byte) []byte {
+	if h.toProxy() {
+		raw = hideMentions(raw)
 	}
-	return shortened(raw)
+	return raw
 }
 
 // shortened returns the beginning of a head that was not understood: enough to see what it was.

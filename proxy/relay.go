@@ -62,6 +62,7 @@ func (r *request) follow(v verdict) bool {
 // 100 (Continue) is told to go on.
 func (r *request) bodyForModifiers() *bodyReader {
 	b := newBodyReader(r.c.r, r.body, r.p.cfg.Limits.Head)
+	b.chunks.toProxy = r.toProxy()
 	b.before = func() {
 		r.leaving.stop()
 		r.c.reads.clear()

@@ -34,15 +34,17 @@ func parseAbsolute(s string) (target, error) {
 			t.path = "/" + t.path
 		}
 	}
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 { // a password in a URL is not for the wire
-		authority = authority[i+1:]
-	}
-	t.authority = withPort(authority, t.scheme)
+	t.authority = withPort(withoutUserinfo(authority), t.scheme) // a password in a URL is not for the wire
 	t.host = withoutPort(t.authority, t.scheme)
 	if host, port, err := net.SplitHostPort(t.authority); err != nil || host == "" || port == "" || strings.ContainsAny(host, "\t \"<>\\^`{|}") {
 		return target{}, errors.New("the request target does not name a host")
 	}
 	return t, nil
+}
+
+// withoutUserinfo returns the authority without a user's name and password.
+func withoutUserinfo(authority string) string {
+	return authority[strings.LastIndexByte(authority, '@')+1:]
 }
 
 func defaultPort(scheme string) string {

@@ -88,3 +88,63 @@ func TestModifiedBodyForAnOldClient(t *testing.T) {
 	c.expectEnd()
 	expectTrailers(t, h.session(1), "", "")
 }
+
+// Credentials for the proxy are not passed on or kept as a trailer, in no form; other trailers and those inside a tunnel stay as they are.
+func TestCredentialsInTrailers(t *testing.T) {
+	const secret = "dG9wOnNlY3JldA=="
+	modified := Config{RequestModifier: onRequest(func(r *http.Request) error { r.Body = upper(r.Body); return nil })}
+	for _, tt := range []struct {
+		name, trailers, want string // with the empty line
+		config               Config
+	}{
+		{"between others", "X-End: a\r\nproxy-authorization: Basic " + secret + "\r\nx-ODD:b\r\n\r\n", trailed, Config{}},
+		{"alone", "Proxy-Authorization: Basic\r\n " + secret + "\r\n\r\n", "\r\n", Config{}},
+		{"folded behind another", "X-End: a\r\n Proxy-Authorization: " + secret + "\r\nx-ODD:b\r\n\r\n", trailed, Config{}},
+		{"none", trailed, trailed, Config{}},
+		{"no trailers", "\r\n", "\r\n", Config{}},
+		{"behind a body that a modifier reads", "X-End: a\r\nproxy-authorization: Basic " + secret + "\r\nx-ODD:b\r\n\r\n", trailed, modified},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := startHarness(t, tt.config)
+			o := startOrigin(t)
+			c := h.dial()
+			start := " HTTP/1.1\r\nHost: " + o.addr + "\r\n" + chunky + "\r\n"
+			body := "5\r\nHELLO\r\n0\r\n"
+			c.send("POST http://" + o.addr + "/" + start + body)
+			up := o.accept()
+			up.expect("POST /" + start + "5\r\nHELLO\r\n")
+			for _, b := range []byte(tt.trailers) {
+				c.send(string(b))
+			}
+			up.expect("0\r\n" + tt.want)
+			up.send("HTTP/1.1 204 No Content\r\n\r\n")
+			c.expect("HTTP/1.1 204 No Content\r\n\r\n")
+			expectTrailers(t, h.session(1), strings.TrimPrefix(tt.want, "\r\n"), "")
+		})
+	}
+	t.Run("inside a tunnel", func(t *testing.T) {
+		h := startHarness(t, Config{})
+		o := startOrigin(t)
+		c := h.dial()
+		c.send("CONNECT " + o.addr + " HTTP/1.1\r\n\r\n")
+		c.expect(established)
+		request := "POST / HTTP/1.1\r\nHost: " + o.addr + "\r\n" + chunky + "\r\n0\r\nProxy-Authorization: theirs\r\n\r\n"
+		c.send(request)
+		up := o.accept()
+		up.expect(request)
+		up.send("HTTP/1.1 204 No Content\r\n\r\n")
+		c.expect("HTTP/1.1 204 No Content\r\n\r\n")
+		expectTrailers(t, h.session(1), "Proxy-Authorization: theirs\r\n\r\n", "")
+	})
+	t.Run("that break off", func(t *testing.T) {
+		h := startHarness(t, Config{})
+		o := startOrigin(t)
+		c := h.dial()
+		c.send("POST http://" + o.addr + "/ HTTP/1.1\r\nHost: " + o.addr + "\r\n" + chunky + "\r\n0\r\nX-End: a\r\nProxy-Authorization: " + secret)
+		o.accept()
+		c.Close()
+		if s := h.session(1); strings.Contains(string(s.Sides[storage.Request].Trailers), secret) || s.State != storage.ClientAborted {
+			t.Errorf("kept %q, %v", s.Sides[storage.Request].Trailers, s.State)
+		}
+	})
+}

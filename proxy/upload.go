@@ -30,7 +30,7 @@ type fault struct {
 func (r *request) runUpload(to *sink, v verdict) {
 	u := r.upload
 	defer close(u.done)
-	p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request), secure: speaksTLS(r.c.Conn), chunks: chunks{limit: r.p.cfg.Limits.Head}, trailers: v.trailers}
+	p := &passage{ctx: r.ctx, from: r.c.r, to: to, rec: r.x.rec.Body(storage.Request), secure: speaksTLS(r.c.Conn), chunks: chunks{limit: r.p.cfg.Limits.Head, toProxy: r.toProxy()}, trailers: v.trailers}
 	to.passed = &u.passed
 	var err error
 	if v.body == nil {

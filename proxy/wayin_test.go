@@ -147,6 +147,12 @@ func TestCredentialsAreNotKept(t *testing.T) {
 		"ambiguous":           "GET http://127.0.0.1:1/ HTTP/1.1\r\nProxy-Authorization : Basic " + secret + "\r\nX: y\r\n\r\n",
 		"two lengths":         "GET http://127.0.0.1:1/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
 		"no request":          "what\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"folded elsewhere":    "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Length: 1\r\nX: y\r\nContent-Length: 2\r\nY:\r\n Proxy-Authorization: Basic\r\n " + secret + "\r\n\r\n",
+		"control byte":        "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nProxy-Authorization\x0b: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"bare CR":             "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX: a\rproxy-authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"folded Host":         "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\n Proxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"CONNECT userinfo":    "CONNECT top:" + secret + "@127.0.0.1:1 HTTP/1.1\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n\r\n",
+		"CONNECT, both":       "CONNECT top:" + secret + "@127.0.0.1:1 HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\nX: Proxy-Authorization " + secret + "\r\nX: y\r\n\r\n",
 		"larger than allowed": "GET http://127.0.0.1:1/ HTTP/1.1\r\nProxy-Authorization: Basic " + secret + "\r\nX: y\r\n" + strings.Repeat("Y: z\r\n", 1000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +161,7 @@ func TestCredentialsAreNotKept(t *testing.T) {
 			c.send(request)
 			c.rest()
 			s := p.next()
-			kept := string(s.Sides[storage.Request].Head) + string(s.Sides[storage.Request].Received)
+			kept := string(s.Sides[storage.Request].Head) + string(s.Sides[storage.Request].Received) + s.Host + s.Path + s.Error
 			if strings.Contains(kept, secret) || !strings.Contains(kept, "uthorization") || !strings.Contains(kept, "X: y") {
 				t.Errorf("kept: %q", kept)
 			}
@@ -328,6 +334,7 @@ func FuzzSOCKS(f *testing.F) {
 func FuzzHideCredentials(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nproxy-authorization: Basic SECRET\r\n SECRET\r\nX: y\r\n\r\n"))
 	f.Add([]byte("Proxy-Authorization : SECRET"))
+	f.Add([]byte("CONNECT a:SECRET@b:1 HTTP/1.1\r\nX: a\rPROXY-authorization SECRET\r\n SECRET\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := string(raw)
 		out := string(hideCredentials(raw))
@@ -336,6 +343,8 @@ func FuzzHideCredentials(f *testing.F) {
 			t.Error("the head itself was changed")
 		case !strings.Contains(strings.ToLower(before), "proxy-authorization") && out != before:
 			t.Errorf("%q became %q", before, out)
+		case string(hideMentions(hideMentions(raw))) != string(hideMentions(raw)):
+			t.Errorf("%q hidden twice is another: %q", before, hideMentions(raw))
 		case string(hideCredentials([]byte(out))) != out:
 			t.Errorf("%q hidden twice is another", before)
 		}
