@@ -43,7 +43,7 @@ func (s *Server) register() huma.API {
 	huma.Register(api, operation("POST", "/api/login", "login", "Exchange the token for a cookie",
 		"With `Authorization: Bearer T` alone. The cookie is `HttpOnly`, and its name holds the port. It holds a random id, and opens the dashboard until logout, for a week at most, for a day without use, and not after a restart. "+
 			"Browsers give a host's cookies to the servers on all its ports: where you do not trust the others, open the dashboard by a name of its own, as `millpond.localhost`."), s.login)
-	huma.Register(api, operation("DELETE", "/api/login", "logout", "End the login", "Its cookie opens nothing any more, whoever has a copy."), s.logout)
+	huma.Register(api, operation("DELETE", "/api/login", "logout", "End the login", "Its cookie opens nothing any more, whoever has a copy, and its live connections end."), s.logout)
 
 	s.plain(api, s.serveBody, operation("GET", "/api/sessions/{id}/{side}/body", "get-body", "A body's bytes", bodyDoc), bodyParams, bytesAnswer)
 	s.plain(api, s.serveBody, operation("HEAD", "/api/sessions/{id}/{side}/body", "head-body", "What get-body without Range would answer, without the bytes"), bodyParams, bytesAnswer)

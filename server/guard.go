@@ -62,11 +62,15 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch wants {
 	case withToken:
-		if !g.hasToken(r) {
+		login, ok := g.hasToken(r)
+		if !ok {
 			h.Set("WWW-Authenticate", `Bearer realm="Millpond"`)
 			writeProblem(w, problem(http.StatusUnauthorized,
 				"The token is missing or wrong. Open the link that Millpond printed when it started, or send Authorization: Bearer with its token."))
 			return
+		}
+		if login != nil {
+			r = r.WithContext(context.WithValue(r.Context(), loginKey{}, login))
 		}
 	case withShare:
 		share, ok := g.sharedBy(r)
@@ -154,16 +158,17 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-func (g *guard) hasToken(r *http.Request) bool {
+// hasToken reports whether the request shows the token, or the cookie of a login, which it returns.
+func (g *guard) hasToken(r *http.Request) (*login, bool) {
 	if token := bearer(r); token != "" {
-		return g.isToken(token)
+		return nil, g.isToken(token)
 	}
 	for _, c := range r.CookiesNamed(cookieName("millpond", r)) {
-		if g.logins.use(c.Value) {
-			return true
+		if login := g.logins.use(c.Value); login != nil {
+			return login, true
 		}
 	}
-	return false
+	return nil, false
 }
 
 // isToken compares in a time that does not depend on the token.

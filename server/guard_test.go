@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -176,11 +178,23 @@ func TestLoginGivesACookie(t *testing.T) {
 	if got := r.call("GET", "/api/status", "", "Authorization", "Bearer wrong", "Cookie", cookie.Name+"="+cookie.Value).StatusCode; got != 401 {
 		t.Errorf("a wrong token beside the cookie: got %d", got)
 	}
+	live := r.open("/api/live", http.Header{"Cookie": {cookie.Name + "=" + cookie.Value}, "Origin": {r.base}})
+	next(live, "status", func(struct{}) bool { return true })
 	if res := r.call("DELETE", "/api/login", "", "Authorization", "", "Origin", r.base, "Cookie", cookie.Name+"="+cookie.Value); len(res.Cookies()) != 1 || res.Cookies()[0].MaxAge >= 0 {
 		t.Errorf("logout: got %s, %v", res.Status, res.Cookies())
 	}
 	if got := with("GET", "/api/status"); got != 401 {
 		t.Errorf("with the cookie after logout: got %d", got)
+	}
+	for { // what was on its way, and then the end
+		_ = live.ws.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, _, err := live.ws.ReadMessage(); err != nil {
+			var late net.Error
+			if errors.As(err, &late) && late.Timeout() {
+				t.Error("a live connection goes on after logout")
+			}
+			break
+		}
 	}
 }
 
@@ -210,16 +224,16 @@ func TestLogins(t *testing.T) {
 	idle, busy := l.begin(), l.begin()
 	for range 6 {
 		now = now.Add(loginIdle - time.Second)
-		if !l.use(busy) {
+		if l.use(busy) == nil {
 			t.Fatal("a login that is used ends")
 		}
 	}
-	if l.use(idle) {
+	if l.use(idle) != nil {
 		t.Error("a login that nobody uses goes on")
 	}
 	now = now.Add(loginIdle - time.Second) // still used, and a week old with this
 	l.use(busy)
-	if now = now.Add(time.Minute); l.use(busy) {
+	if now = now.Add(time.Minute); l.use(busy) != nil {
 		t.Error("a login goes on for more than a week")
 	}
 	var ids []string
@@ -231,7 +245,7 @@ func TestLogins(t *testing.T) {
 	now = now.Add(time.Second)
 	ids = append(ids, l.begin())
 	for i, id := range ids {
-		if got := l.use(id); got != (i != 1) {
+		if got := l.use(id) != nil; got != (i != 1) {
 			t.Errorf("login %d of %d holds: %v", i, len(ids), got)
 		}
 	}

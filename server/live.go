@@ -93,6 +93,10 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 	c.ws = ws
 
 	life := s.until
+	login, _ := r.Context().Value(loginKey{}).(*login)
+	if login != nil {
+		life = func(ctx context.Context) (context.Context, context.CancelFunc) { return s.untilLogout(ctx, login) }
+	}
 	if share != nil {
 		life = func(ctx context.Context) (context.Context, context.CancelFunc) { return s.untilDead(ctx, share) }
 	}
@@ -106,16 +110,21 @@ func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, share *
 		defer ws.Close() // ends read
 		c.write(ctx)
 	})
-	c.read(ctx, s)
+	c.read(ctx, s, login)
 	cancel()
 	writing.Wait()
 	c.closeViews()
 }
 
-// read takes the browser's messages until the connection ends.
-func (c *liveConn) read(ctx context.Context, s *Server) {
+// read takes the browser's messages until the connection ends, or the login by which it was opened, which is used as long as the browser answers.
+func (c *liveConn) read(ctx context.Context, s *Server, login *login) {
 	c.ws.SetReadLimit(maxLiveMessage)
-	alive := func(string) error { return c.ws.SetReadDeadline(time.Now().Add(pongTime)) }
+	alive := func(string) error {
+		if login != nil && !s.guard.logins.keep(login) {
+			return errLoggedOut
+		}
+		return c.ws.SetReadDeadline(time.Now().Add(pongTime))
+	}
 	c.ws.SetPongHandler(alive)
 	for {
 		_ = alive("")

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *Server) login(_ context.Context, in *requestInput) (*cookieAnswer, erro
 	return &cookieAnswer{cookie(cookieName("millpond", in.request), s.guard.logins.begin(), "/", loginLife)}, nil
 }
 
-// logout also ends the login, so that a copy of the cookie is worth nothing.
+// logout also ends the login, so that a copy of the cookie is worth nothing, and the live connections that it opened.
 func (s *Server) logout(_ context.Context, in *requestInput) (*cookieAnswer, error) {
 	for _, c := range in.request.CookiesNamed(cookieName("millpond", in.request)) {
 		s.guard.logins.end(c.Value)
@@ -42,4 +43,13 @@ func (s *Server) logout(_ context.Context, in *requestInput) (*cookieAnswer, err
 // cookie returns one that scripts cannot read and other sites' pages cannot send. It is not Secure: on loopback there is no TLS.
 func cookie(name, value, path string, life time.Duration) http.Cookie {
 	return http.Cookie{Name: name, Value: value, Path: path, MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode}
+}
+
+var errLoggedOut = errors.New("the login has ended")
+
+// untilLogout is until, which also ends with a login.
+func (s *Server) untilLogout(ctx context.Context, login *login) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.until(ctx)
+	unhook := context.AfterFunc(login.ctx, cancel)
+	return ctx, func() { unhook(); cancel() }
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"sync"
@@ -20,13 +21,20 @@ type logins struct {
 	now func() time.Time
 
 	mu   sync.Mutex
-	byID map[[sha256.Size]byte]login
+	byID map[[sha256.Size]byte]*login
 }
 
-type login struct{ began, used time.Time }
+// login is one of them. Its context is done when it ends.
+type login struct {
+	began, used time.Time
+	ctx         context.Context
+	end         context.CancelFunc
+}
+
+type loginKey struct{}
 
 func newLogins(now func() time.Time) *logins {
-	return &logins{now: now, byID: make(map[[sha256.Size]byte]login)}
+	return &logins{now: now, byID: make(map[[sha256.Size]byte]*login)}
 }
 
 // begin returns the id of a new login.
@@ -43,34 +51,56 @@ func (l *logins) begin() string {
 				oldest, used = key, each.used
 			}
 		}
-		delete(l.byID, oldest)
+		l.drop(oldest)
 	}
-	l.byID[sha256.Sum256([]byte(id))] = login{now, now}
+	ctx, end := context.WithCancel(context.Background())
+	l.byID[sha256.Sum256([]byte(id))] = &login{now, now, ctx, end}
 	return id
 }
 
-// use reports whether a login holds, which then was used now. It looks up a hash, so its time tells nothing of the ids there are.
-func (l *logins) use(id string) bool {
+// use returns the login of an id, which then was used now; nil where there is none. It looks up a hash, so its time tells nothing of the ids there are.
+func (l *logins) use(id string) *login {
 	key := sha256.Sum256([]byte(id))
-	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	each, ok := l.byID[key]
-	if !ok {
-		return false
+	each := l.byID[key]
+	if each == nil {
+		return nil
 	}
-	if now.Sub(each.began) >= loginLife || now.Sub(each.used) >= loginIdle {
-		delete(l.byID, key)
-		return false
+	if !each.touch(l.now()) {
+		l.drop(key)
+		return nil
 	}
-	each.used = now
-	l.byID[key] = each
-	return true
+	return each
+}
+
+// keep notes that a login is used now, as by an open live connection, and reports whether it holds.
+func (l *logins) keep(each *login) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return each.ctx.Err() == nil && each.touch(l.now())
 }
 
 // end ends a login; what is none is no error.
 func (l *logins) end(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.byID, sha256.Sum256([]byte(id)))
+	l.drop(sha256.Sum256([]byte(id)))
+}
+
+// drop ends a login. l.mu is held.
+func (l *logins) drop(key [sha256.Size]byte) {
+	if each := l.byID[key]; each != nil {
+		each.end()
+		delete(l.byID, key)
+	}
+}
+
+// touch notes a use, unless the time of the login is over. The lock of its logins is held.
+func (l *login) touch(now time.Time) bool {
+	if now.Sub(l.began) >= loginLife || now.Sub(l.used) >= loginIdle {
+		return false
+	}
+	l.used = now
+	return true
 }

@@ -69,7 +69,7 @@ export interface paths {
         post: operations["login"];
         /**
          * End the login
-         * @description Its cookie opens nothing any more, whoever has a copy.
+         * @description Its cookie opens nothing any more, whoever has a copy, and its live connections end.
          */
         delete: operations["logout"];
         options?: never;
