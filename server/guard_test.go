@@ -186,8 +186,8 @@ func TestLoginGivesACookie(t *testing.T) {
 	if got := with("GET", "/api/status"); got != 401 {
 		t.Errorf("with the cookie after logout: got %d", got)
 	}
+	_ = live.ws.SetReadDeadline(time.Now().Add(10 * time.Second))
 	for { // what was on its way, and then the end
-		_ = live.ws.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, _, err := live.ws.ReadMessage(); err != nil {
 			var late net.Error
 			if errors.As(err, &late) && late.Timeout() {
