@@ -242,7 +242,7 @@ func (p *passage) chunked() error {
 		if held {
 			out = p.chunks.heldTrailers()
 		}
-		if len(out) > 0 {
+		if len(out) > 0 || !held { // without any, what waits of the head is sent
 			if err := p.to.write(out); err != nil {
 				return err
 			}
