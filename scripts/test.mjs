@@ -16,6 +16,18 @@ const goTool = (name, ...args) => ["tool", "-modfile=scripts/tools.mod", name, .
 const packages = () => read("go", ["list", "./..."]).trim().split("\n");
 
 // Each step returns the counts of its tests, or nothing where it is one check.
+// The tests that ask testing.Short.
+const long = [
+	"TestDecodedBombIsBounded",
+	"TestHTTP2ManyRequestsOnOneConnection",
+	"TestMessagesAreKept",
+	"TestRandomFrames",
+	"TestRandomMessagesMeanTheSame",
+	"TestStreamsAreFreed",
+	"TestTornTail",
+	"TestUglyConnectionsLeaveNothing",
+];
+
 const steps = {
 	packages: install,
 	format() {
@@ -42,7 +54,9 @@ const steps = {
 		run("npm", ["run", "--silent", "test", "--workspace", "web", "--", ...reporters]);
 		return vitestCounts(report);
 	},
-	go: () => goTest(["-race", "-timeout=15m", ...packages().filter((name) => !name.startsWith("millpond/e2e"))]),
+	go: () => goTest(["-race", "-short", "-timeout=15m", ...packages().filter((name) => !name.startsWith("millpond/e2e"))]),
+	// What -short made less of, whole: with the race detector it would take minutes more and show nothing else.
+	long: () => goTest(["-timeout=15m", `-run=^(${long.join("|")})$`, "./proxy/...", "./server", "./storage"]),
 	build: buildBinary,
 	platforms() {
 		for (const [GOOS, GOARCH] of platforms) {
