@@ -36,6 +36,9 @@ func TestKilledDuringDownloads(t *testing.T) {
 		tr.wait()
 		checkVerified(t, dir) // what the next start would cut is no damage either
 		rounds = append(rounds, tr)
+		if len(tr.durable) == 0 {
+			t.Errorf("round %d: nothing was reported durable, and so nothing of that is shown", round)
+		}
 
 		p = harness.Start(t, dir, args...)
 		tr.check(t, p, killLoss)
@@ -423,9 +426,6 @@ func (tr *traffic) check(t *testing.T, p *harness.Program, loss int64) {
 			continue
 		}
 		most = max(most, tr.checkPart(t, p, s.ID, x, loss))
-	}
-	if whole > 0 && len(tr.durable) == 0 {
-		t.Errorf("%s: nothing was reported durable, and so nothing of that is shown", tr.prefix)
 	}
 	t.Logf("%s: %d of %d whole, %d reported durable; of those in flight at most %d bytes less than the client had", tr.prefix, whole, len(tr.all), len(tr.durable), most)
 }

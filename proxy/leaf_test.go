@@ -1,18 +1,21 @@
 package proxy
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -143,6 +146,46 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 	}
 	if _, err := ca.current().leaves.get("host-0.example.com"); err != nil { // forgotten, and made again
 		t.Error(err)
+	}
+}
+
+// Ten thousand CONNECTs, each to another name: every client gets the certificate of its own, and what is kept stays bounded.
+func TestManyHosts(t *testing.T) {
+	names := 10_000
+	if testing.Short() {
+		names = 1500
+	}
+	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "*.many.example")}}, func(c *tls.Conn) { c.Close() })
+	p := startProxy(t, Config{})
+	roots := x509.NewCertPool()
+	roots.AddCert(testCA().Certificate())
+	ask := func(name string) error {
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr)
+		if _, err := readHead(bufio.NewReaderSize(c, 16), 1<<10); err != nil { // nothing follows before the client speaks
+			return err
+		}
+		return tls.Client(c, &tls.Config{ServerName: name, RootCAs: roots}).Handshake()
+	}
+	var next atomic.Int64
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for n := next.Add(1); n <= int64(names) && !t.Failed(); n = next.Add(1) {
+				if err := ask(fmt.Sprintf("host-%d.many.example", n)); err != nil {
+					t.Errorf("host %d: %v", n, err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if got := testCA().current().leaves.kept.Len(); got != leafLimit {
+		t.Errorf("%d leaves are kept, want %d", got, leafLimit)
 	}
 }
 
