@@ -23,19 +23,19 @@ type verifyCommand struct {
 // Run prints one line for each thing that is wrong, and fails if there is any.
 func (c verifyCommand) Run(line *commandLine, s *streams) error {
 	problems := 0
-	looked, err := storage.Verify(line.Data, c.Full, func(problem string) {
+	looked, err := storage.Verify(string(line.Data), c.Full, func(problem string) {
 		problems++
 		fmt.Fprintln(s.out, problem)
 	})
 	if err != nil {
 		return err
 	}
-	if err := checkCA(filepath.Join(line.Data, "ca")); err != nil {
+	if err := checkCA(filepath.Join(string(line.Data), "ca")); err != nil {
 		problems++
 		fmt.Fprintln(s.out, err)
 	}
 	if problems > 0 {
-		return fmt.Errorf("%s: %d things are wrong", line.Data, problems)
+		return fmt.Errorf("%s: %d things are wrong", string(line.Data), problems)
 	}
 	how := "their structure; --full reads every byte"
 	if c.Full {
@@ -69,11 +69,11 @@ type caCommand struct {
 
 // Run prints the certificate as PEM.
 func (c caCommand) Run(line *commandLine, s *streams) error {
-	dir := filepath.Join(line.Data, "ca")
+	dir := filepath.Join(string(line.Data), "ca")
 	var ca *proxy.CA
 	var err error
 	if c.Regenerate {
-		ca, err = c.regenerate(line.Data, dir, s.err)
+		ca, err = c.regenerate(string(line.Data), dir, s.err)
 	} else {
 		ca, err = proxy.LoadCA(dir)
 	}

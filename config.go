@@ -2,13 +2,13 @@ package main
 
 import (
 	"cmp"
-	"encoding"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/pelletier/go-toml/v2"
@@ -86,14 +86,57 @@ func readConfig(name string) (*configFile, error) {
 
 func (f *configFile) at(line int) string { return f.name + ":" + strconv.Itoa(line) }
 
-func (f *configFile) wrong(line int, err error) error {
-	return fmt.Errorf("%s: %w", f.at(line), err)
+// wrongLine is what is wrong with a line of the file, which it names.
+type wrongLine struct {
+	at  string
+	err error
 }
+
+func (e *wrongLine) Error() string { return e.at + ": " + e.err.Error() }
+func (e *wrongLine) Unwrap() error { return e.err }
+
+func (f *configFile) wrong(line int, err error) error { return &wrongLine{f.at(line), err} }
 
 // notInConfig are flags that cannot stand in the file.
 var notInConfig = []string{"help", "config"}
 
-// check judges every value of the file as its flag would. The error names each line that is wrong.
+// checker is a setting's value, or an item of a list, that can be wrong. Reading it never fails: what is wrong with a value is asked where it is known where the value
+// stands, and kong would tell it with the value of a variable, which may be a password.
+type checker interface{ check() error }
+
+// fault is what is wrong with a setting.
+type fault struct {
+	item int // of a list; 0 for one value
+	err  error
+}
+
+// faults judges a setting's value. It is the one place that does, wherever the value stands.
+func faults(value reflect.Value) (all []fault) {
+	if value.Kind() != reflect.Slice {
+		if value.Kind() == reflect.String && value.Len() == 0 {
+			return []fault{{0, errors.New("it is empty: give it a value, or leave it out")}}
+		}
+		if c, ok := value.Addr().Interface().(checker); ok {
+			if err := c.check(); err != nil {
+				return []fault{{0, err}}
+			}
+		}
+		return nil
+	}
+	if value.Len() > settings.MaxEntries {
+		return []fault{{settings.MaxEntries, fmt.Errorf("this is one too many of %d: %d are the most", value.Len(), settings.MaxEntries)}}
+	}
+	for i := range value.Len() {
+		if c, ok := value.Index(i).Addr().Interface().(checker); ok {
+			if err := c.check(); err != nil {
+				all = append(all, fault{i, err})
+			}
+		}
+	}
+	return all
+}
+
+// check judges every value of the file, also of those that a flag or a variable replaces. The error names each line that is wrong.
 func (f *configFile) check(flags []*kong.Flag) error {
 	type problem struct {
 		line int
@@ -108,22 +151,8 @@ func (f *configFile) check(flags []*kong.Flag) error {
 			problems = append(problems, problem{v.line, fmt.Errorf("there is no setting %q; millpond serve --help lists them", name)})
 			continue
 		}
-		if list, ok := v.value.([]any); ok && flags[i].IsSlice() {
-			for n, item := range list { // one by one, to say which is wrong
-				u, reads := reflect.New(flags[i].Target.Type().Elem()).Interface().(encoding.TextUnmarshaler)
-				if !reads {
-					continue // a list of any texts
-				}
-				err := u.UnmarshalText([]byte(item.(string)))
-				if secret, ok := u.(checker); ok && err == nil {
-					err = secret.check()
-				}
-				if err != nil {
-					problems = append(problems, problem{v.items[n], fmt.Errorf("%s: %w", name, err)})
-				}
-			}
-		} else if err := decodes(flags[i], v.value); err != nil {
-			problems = append(problems, problem{v.line, err})
+		for _, fault := range decode(flags[i], v.value) {
+			problems = append(problems, problem{v.at(fault.item), fmt.Errorf("%s: %w", name, fault.err)})
 		}
 	}
 	slices.SortFunc(problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
@@ -134,37 +163,72 @@ func (f *configFile) check(flags []*kong.Flag) error {
 	return errors.Join(all...)
 }
 
-// checker is a value that does not say what is wrong with it as it is read: what is wrong with a variable of the environment is told with its value, and this
-// one may hold a password.
-type checker interface{ check() error }
-
-// decodes reports what is wrong with a value for a flag.
-func decodes(flag *kong.Flag, value any) error {
-	text, isText := value.(string)
-	if flag.Enum != "" && (!isText || !flag.EnumMap()[text]) {
-		return fmt.Errorf("%s: must be one of %s", flag.Name, flag.Enum)
+// at returns the line of a list's item.
+func (v configValue) at(item int) int {
+	if item < len(v.items) {
+		return v.items[item]
 	}
+	return v.line
+}
+
+// decode reads a value of the file as its flag would, and returns what is wrong with it.
+func decode(flag *kong.Flag, value any) []fault {
 	if _, list := value.([]any); list && !flag.IsSlice() {
-		return fmt.Errorf("%s: want one value, not a list", flag.Name)
+		return []fault{{0, errors.New("want one value, not a list")}}
 	}
 	if _, is := value.(bool); is != flag.IsBool() {
-		return fmt.Errorf("%s: want %s", flag.Name, map[bool]string{true: "true or false", false: "a text"}[flag.IsBool()])
+		return []fault{{0, fmt.Errorf("want %s", map[bool]string{true: "true or false", false: "a text"}[flag.IsBool()])}}
 	}
 	scratch := reflect.New(flag.Target.Type()).Elem()
-	err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: kong.Scan().PushTyped(value, kong.FlagValueToken)}, scratch)
-	each := []any{scratch.Addr().Interface()}
-	for i := 0; flag.IsSlice() && i < scratch.Len(); i++ {
-		each = append(each, scratch.Index(i).Addr().Interface())
+	if err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: kong.Scan().PushTyped(value, kong.FlagValueToken)}, scratch); err != nil {
+		return []fault{{0, err}}
 	}
-	for _, v := range each {
-		if secret, ok := v.(checker); ok && err == nil {
-			err = secret.check()
+	return faults(scratch)
+}
+
+// origins tell where the value of each setting stands, for errors about it: --flag, VARIABLE, or FILE:LINE: and its name. What is in none is a default.
+type origins map[string]func(item int) string
+
+func (o origins) of(flag string, item int) string {
+	if at := o[flag]; at != nil {
+		return at(item)
+	}
+	return "--" + flag
+}
+
+// wrong is the error about a setting, or about an item of a list of them.
+func (o origins) wrong(flag string, item int, err error) error {
+	return fmt.Errorf("%s: %w", o.of(flag, item), err)
+}
+
+// findOrigins returns where the values of what was parsed stand; file may be nil.
+func findOrigins(ctx *kong.Context, file *configFile) origins {
+	o := make(origins)
+	for _, flag := range ctx.Flags() {
+		name := flag.Name
+		if slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name && !p.Resolved }) {
+			o[name] = func(int) string { return "--" + name }
+		} else if i := slices.IndexFunc(flag.Envs, isSet); i >= 0 {
+			o[name] = func(int) string { return flag.Envs[i] }
+		} else if file != nil && file.used[name] != "" {
+			o[name] = func(item int) string { return file.at(file.values[name].at(item)) + ": " + name }
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag.Name, err)
+	return o
+}
+
+// check judges every value that was set by a flag or a variable; those of the file were.
+func (o origins) check(flags []*kong.Flag) error {
+	var all []error
+	for _, flag := range flags {
+		if o[flag.Name] == nil {
+			continue
+		}
+		for _, fault := range faults(flag.Target) {
+			all = append(all, o.wrong(flag.Name, fault.item, fault.err))
+		}
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 // Validate implements kong.Resolver. check has done it.
@@ -180,5 +244,21 @@ func (f *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return v.value, nil
 }
 
-// isSet reports whether a variable says something: an empty one is what container files make of one that nobody set.
+// isSet reports whether a variable says something. An empty one is what container files make of one that nobody set, and dropEmpty has kong see it so.
 func isSet(variable string) bool { return os.Getenv(variable) != "" }
+
+func dropEmpty() {
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "MILLPOND_") && value == "" {
+			os.Unsetenv(name)
+		}
+	}
+}
+
+// choice is a setting with few values.
+func choice(text string, of ...string) error {
+	if slices.Contains(of, text) {
+		return nil
+	}
+	return fmt.Errorf("%q is not one of %s", text, strings.Join(of, ", "))
+}

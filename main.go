@@ -19,7 +19,7 @@ const version = "0.1.0"
 
 // commandLine is every command and flag.
 type commandLine struct {
-	Data string `env:"MILLPOND_DATA" default:"${data}" placeholder:"DIR" help:"Where everything is kept."`
+	Data dataDir `env:"MILLPOND_DATA" default:"${data}" placeholder:"DIR" help:"Where everything is kept."`
 
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Capture, and serve the dashboard. What runs where no command is named."`
 	Verify      verifyCommand      `cmd:"" help:"Read a data directory that no Millpond serves, and report what does not hold."`
@@ -48,6 +48,7 @@ func run(args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	dropEmpty()
 	command, err := parser.Parse(args)
 	if err != nil {
 		return fmt.Errorf("%w\nsee %s", err, helpOf(err))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,34 +15,37 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
 	"millpond/proxy"
 	"millpond/server"
-	"millpond/settings"
 	"millpond/storage"
 )
 
-const (
-	// stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
-	stopTime = 5 * time.Second
-
-	// maxRoots bounds the file of further roots, in bytes: dozens of what a system trusts.
-	maxRoots = 16 << 20
-)
+// stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
+const stopTime = 5 * time.Second
 
 type serveCommand struct {
 	wayIn  `embed:""`
 	wayOut `embed:""`
 
-	Dashboard        string   `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
-	Token            string   `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
-	AllowHost        []string `env:"MILLPOND_ALLOW_HOST" placeholder:"NAME" help:"A further name, NAME or NAME:PORT, by which browsers reach the dashboard, as through a reverse proxy."`
-	InsecureUpstream bool     `env:"MILLPOND_INSECURE_UPSTREAM" help:"Accept any upstream certificate, and say so on the session."`
-	UpstreamCA       string   `env:"MILLPOND_UPSTREAM_CA" name:"upstream-ca" type:"existingfile" placeholder:"FILE" help:"Further roots for upstream, PEM."`
-	SlowDisk         string   `env:"MILLPOND_SLOW_DISK" enum:"wait,cut" default:"wait" help:"When the disk is slower than the traffic: wait slows the transfer and keeps all of it, cut ends the capture of that body (${enum})."`
-	LogFormat        string   `env:"MILLPOND_LOG_FORMAT" enum:"text,json" default:"text" help:"Form of the log on standard error (${enum})."`
-	Profiles         bool     `hidden:"" help:"Serve net/http/pprof on the dashboard, with the token. On a loopback listener only."`
+	Dashboard        listenAddr  `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
+	Token            token       `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`
+	AllowHost        []allowHost `env:"MILLPOND_ALLOW_HOST" placeholder:"NAME" help:"A further name, NAME or NAME:PORT, by which browsers reach the dashboard, as through a reverse proxy."`
+	InsecureUpstream bool        `env:"MILLPOND_INSECURE_UPSTREAM" help:"Accept any upstream certificate, and say so on the session."`
+	UpstreamCA       rootsFile   `env:"MILLPOND_UPSTREAM_CA" name:"upstream-ca" type:"path" placeholder:"FILE" help:"Further roots for upstream, PEM."`
+	SlowDisk         slowDisk    `env:"MILLPOND_SLOW_DISK" default:"wait" help:"When the disk is slower than the traffic: wait slows the transfer and keeps all of it, cut ends the capture of that body."`
+	LogFormat        logFormat   `env:"MILLPOND_LOG_FORMAT" default:"text" help:"Form of the log on standard error: text or json."`
+	Profiles         bool        `hidden:"" help:"Serve net/http/pprof on the dashboard, with the token. On a loopback listener only."`
+
+	origins origins
+}
+
+// AfterApply judges what was set.
+func (c *serveCommand) AfterApply(ctx *kong.Context) error {
+	c.origins = findOrigins(ctx, c.file)
+	return c.origins.check(ctx.Flags())
 }
 
 // Run captures until SIGINT or SIGTERM.
@@ -52,11 +54,11 @@ func (c *serveCommand) Run(line *commandLine, s *streams) error {
 	defer stop()
 	log := c.logger(s.err)
 
-	store, err := storage.OpenStore(storage.Config{Dir: line.Data, SlowDisk: c.slowDisk(), Logger: log})
+	store, err := storage.OpenStore(storage.Config{Dir: string(line.Data), SlowDisk: c.SlowDisk.kind(), Logger: log})
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, stop, line.Data, store, log, s.out)
+	err = c.serve(ctx, stop, string(line.Data), store, log, s.out)
 	if closed := store.Close(); closed != nil {
 		err = errors.Join(err, fmt.Errorf("close the data directory: %w", closed))
 	}
@@ -70,18 +72,11 @@ func (c *serveCommand) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 
-func (c *serveCommand) slowDisk() storage.SlowDisk {
-	if c.SlowDisk == "cut" {
-		return storage.Cut
-	}
-	return storage.Wait
-}
-
 // serve runs both listeners until ctx is done, and then stops them. A second signal ends the wait for what is open, which is marked and kept all the same.
 func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data string, store *storage.Store, log *slog.Logger, out io.Writer) error {
-	roots, err := c.roots()
+	roots, err := c.UpstreamCA.pool()
 	if err != nil {
-		return err
+		return c.origins.wrong("upstream-ca", 0, err)
 	}
 	authority, err := filepath.Abs(filepath.Join(data, "ca"))
 	if err != nil {
@@ -95,29 +90,29 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if err != nil {
 		return err
 	}
-	auth, err := c.credentials()
+	auth, err := c.credentials(c.origins)
 	if err != nil {
 		return err
 	}
-	clients, err := c.listen()
+	clients, err := c.listen(c.origins)
 	if err != nil {
 		return err
 	}
 	defer clients.close()
-	dashboardListener, err := listen("dashboard", c.Dashboard)
+	dashboardListener, err := listen(c.Dashboard)
 	if err != nil {
-		return err
+		return c.origins.wrong("dashboard", 0, err)
 	}
 	defer dashboardListener.Close()
 
 	caFile := filepath.Join(authority, "cert.pem")
-	token := c.Token
+	token := string(c.Token)
 	if token == "" {
 		token = rand.Text()
 	}
 	dashboardAddr := addrPort(dashboardListener)
 	if c.Profiles && !dashboardAddr.Addr().IsLoopback() {
-		return errors.New("serve profiles: only on a loopback listener; leave --profiles out, or set --dashboard")
+		return c.origins.wrong("profiles", 0, errors.New("only a loopback listener serves profiles: leave it out, or set --dashboard"))
 	}
 	relay, err := proxy.New(proxy.Config{
 		Store: store, CA: ca, Auth: auth, ClientTLS: c.ProxyTLS, AllowPublic: c.AllowPublicClients,
@@ -129,7 +124,7 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 		return err
 	}
 	dashboard, err := server.New(server.Config{
-		Store: store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: c.AllowHost,
+		Store: store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: allowed(c.AllowHost),
 		Proxies: clients.proxyAddrs(), ProxyAuth: auth != nil, Dashboard: dashboardAddr,
 		Settings: live, Version: version, Profiles: c.Profiles, Logger: log,
 	})
@@ -200,29 +195,10 @@ func tolerateDeadline(err error) error {
 	return err
 }
 
-// roots returns the system's roots and those of --upstream-ca; nil for the system's alone.
-func (c *serveCommand) roots() (*x509.CertPool, error) {
-	if c.UpstreamCA == "" {
-		return nil, nil
-	}
-	pem, err := settings.ReadFile(c.UpstreamCA, maxRoots)
+func listen(addr listenAddr) (net.Listener, error) {
+	l, err := net.Listen("tcp", string(addr))
 	if err != nil {
-		return nil, fmt.Errorf("read --upstream-ca: %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // a machine without roots of its own
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read --upstream-ca: %s holds no PEM certificate", c.UpstreamCA)
-	}
-	return pool, nil
-}
-
-func listen(what, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for the %s (choose another address with --%s): %w", what, what, err)
+		return nil, fmt.Errorf("%w: choose another address", err)
 	}
 	return l, nil
 }

@@ -22,7 +22,7 @@ func TestOpenProxyIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, addr := range []string{"127.0.0.1:0", "[::1]:0", "127.0.0.2:80", "localhost:0"} {
+	for _, addr := range []listenAddr{"127.0.0.1:0", "[::1]:0", "127.0.0.2:80", "localhost:0"} {
 		if err := (&wayIn{}).permit(addr); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/alecthomas/kong"
@@ -17,7 +18,7 @@ type wayOut struct {
 	InsecureHost  []pattern     `env:"MILLPOND_INSECURE_HOST" placeholder:"HOST" help:"A host whose certificate is accepted though it does not verify; the session says so. May be repeated."`
 	ClientCert    []clientCert  `env:"MILLPOND_CLIENT_CERT" placeholder:"HOST=FILE" help:"The certificate for a host that wants one: PEM, with its key in the same file or as HOST=CERT+KEY. Read again when replaced. May be repeated."`
 	MinTLS        []minTLS      `env:"MILLPOND_MIN_TLS" name:"min-tls" placeholder:"HOST=VERSION" help:"The oldest version of TLS to speak with a host: 1.0, 1.1, 1.2 or 1.3. 1.2 for every other. May be repeated."`
-	Config        string        `env:"MILLPOND_CONFIG" type:"existingfile" placeholder:"FILE" help:"A file of settings: TOML, each flag without its dashes as the key, as in passthrough = [\"*.example\"]. Flags and environment variables count before it."`
+	Config        string        `env:"MILLPOND_CONFIG" type:"path" placeholder:"FILE" help:"A file of settings: TOML, each flag without its dashes as the key, as in passthrough = [\"*.example\"]. Flags and environment variables count before it."`
 
 	file *configFile // nil: none
 }
@@ -29,10 +30,18 @@ func (w *wayOut) BeforeResolve(ctx *kong.Context) error {
 			continue
 		}
 		name, _ := ctx.FlagValue(flag).(string)
-		if name == "" {
+		o := findOrigins(ctx, nil)
+		if o["config"] == nil {
 			return nil
 		}
+		if name == "" {
+			return o.wrong("config", 0, errors.New("it is empty: name a file, or leave it out"))
+		}
 		file, err := readConfig(name)
+		var at *wrongLine
+		if err != nil && !errors.As(err, &at) {
+			return o.wrong("config", 0, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -49,10 +58,10 @@ func (w *wayOut) BeforeResolve(ctx *kong.Context) error {
 func (w *wayOut) out() (settings.Out, map[string]string) {
 	o := settings.Out{UpstreamProxy: string(w.UpstreamProxy), NoProxy: texts(w.NoProxy), Passthrough: texts(w.Passthrough), InsecureHosts: texts(w.InsecureHost)}
 	for _, c := range w.ClientCert {
-		o.ClientCerts = append(o.ClientCerts, settings.ClientCert(c))
+		o.ClientCerts = append(o.ClientCerts, c.ClientCert)
 	}
 	for _, m := range w.MinTLS {
-		o.MinTLS = append(o.MinTLS, settings.MinTLS(m))
+		o.MinTLS = append(o.MinTLS, m.MinTLS)
 	}
 	origin := make(map[string]string)
 	for name, flag := range map[string]string{
@@ -67,10 +76,10 @@ func (w *wayOut) out() (settings.Out, map[string]string) {
 	return o, origin
 }
 
-func texts(patterns []pattern) []string {
+func texts[T ~string](values []T) []string {
 	var all []string
-	for _, p := range patterns {
-		all = append(all, string(p))
+	for _, v := range values {
+		all = append(all, string(v))
 	}
 	return all
 }
@@ -78,38 +87,50 @@ func texts(patterns []pattern) []string {
 // pattern is a host pattern.
 type pattern string
 
-// UnmarshalText checks it.
-func (p *pattern) UnmarshalText(text []byte) error {
-	*p = pattern(text)
-	_, err := settings.ParsePattern(string(text))
+// check implements checker.
+func (p pattern) check() error {
+	_, err := settings.ParsePattern(string(p))
 	return err
 }
 
-// upstreamProxy is the URL of a proxy; see checker.
+// upstreamProxy is the URL of a proxy.
 type upstreamProxy string
 
-func (u *upstreamProxy) check() error {
-	_, err := settings.ParseUpstreamProxy(string(*u), nil)
+// check implements checker.
+func (u upstreamProxy) check() error {
+	_, err := settings.ParseUpstreamProxy(string(u), nil)
 	return err
 }
 
-type clientCert settings.ClientCert
+// clientCert is HOST=FILE or HOST=CERT+KEY.
+type clientCert struct {
+	settings.ClientCert
+	err error
+}
 
-// UnmarshalText reads HOST=FILE or HOST=CERT+KEY.
+// UnmarshalText reads it.
 func (c *clientCert) UnmarshalText(text []byte) error {
-	parsed, err := settings.ParseClientCert(string(text))
-	*c = clientCert(parsed)
-	return err
+	c.ClientCert, c.err = settings.ParseClientCert(string(text))
+	return nil
 }
 
-type minTLS settings.MinTLS
+// check implements checker.
+func (c clientCert) check() error { return c.err }
 
-// UnmarshalText reads HOST=VERSION.
+// minTLS is HOST=VERSION.
+type minTLS struct {
+	settings.MinTLS
+	err error
+}
+
+// UnmarshalText reads it.
 func (m *minTLS) UnmarshalText(text []byte) error {
-	parsed, err := settings.ParseMinTLS(string(text))
-	*m = minTLS(parsed)
-	return err
+	m.MinTLS, m.err = settings.ParseMinTLS(string(text))
+	return nil
 }
+
+// check implements checker.
+func (m minTLS) check() error { return m.err }
 
 // loadSettings joins the flags with what the dashboard has set. What it set and cannot be used is only told: a start must not fail for it.
 func (c *serveCommand) loadSettings(store *storage.Store, warn func(error)) (*settings.Live, error) {

@@ -32,7 +32,7 @@ var errWantsCertificate = errors.New("upstream wants a client certificate")
 func (p *Proxy) dial(ctx context.Context, scheme, authority string, protocols ...string) (*upstreamConn, error) {
 	times := storage.Setup{Connect: time.Now()}
 	ctx = noteLookUp(ctx, &times)
-	via := p.rules().UpstreamProxy(scheme, authority)
+	via := p.rules().UpstreamProxy(authority)
 	nc, err := p.reach(ctx, via, authority)
 	if err != nil {
 		var explained *upstreamError

@@ -193,7 +193,7 @@ func explainProxy(via *settings.UpstreamProxy, target string, err error) *upstre
 // dialRequest connects for a request to an authority. Where that is plain HTTP and an HTTP proxy lies between, the proxy is sent the request itself,
 // in absolute form (RFC 9112, section 3.2.2), which many allow where they refuse CONNECT.
 func (p *Proxy) dialRequest(ctx context.Context, scheme, authority string) (*upstreamConn, error) {
-	via := p.rules().UpstreamProxy(scheme, authority)
+	via := p.rules().UpstreamProxy(authority)
 	if scheme != "http" || via == nil || via.Scheme == "socks5" {
 		return p.dial(ctx, scheme, authority)
 	}

@@ -43,7 +43,7 @@ func TestSettings(t *testing.T) {
 	if p := got.UpstreamProxy; p == nil || *p != (UpstreamProxySetting{"http://ann@proxy.example:3128", true, "dashboard"}) {
 		t.Errorf("upstream proxy: %+v", p)
 	}
-	if rules := live.Rules(); !rules.Passthrough("x.app.example", "443") || rules.UpstreamProxy("http", "a.example:80") == nil || rules.UpstreamProxy("http", "corp.example:80") != nil {
+	if rules := live.Rules(); !rules.Passthrough("x.app.example", "443") || rules.UpstreamProxy("a.example:80") == nil || rules.UpstreamProxy("corp.example:80") != nil {
 		t.Error("what was set does not hold")
 	}
 
@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 	}
 	got = Settings{}
 	r.json(r.call("PATCH", "/api/settings", `{"upstream_proxy":""}`), 200, &got)
-	if got.UpstreamProxy != nil || live.Rules().UpstreamProxy("http", "a.example:80") != nil {
+	if got.UpstreamProxy != nil || live.Rules().UpstreamProxy("a.example:80") != nil {
 		t.Errorf("after taking the proxy away: %+v", got.UpstreamProxy)
 	}
 

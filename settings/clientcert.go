@@ -29,8 +29,8 @@ type fileStamp struct {
 }
 
 func compileClientCerts(list []ClientCert) ([]*hostCert, error) {
-	if len(list) > maxEntries {
-		return nil, fmt.Errorf("%d hosts; %d are the most", len(list), maxEntries)
+	if len(list) > MaxEntries {
+		return nil, fmt.Errorf("%d hosts; %d are the most", len(list), MaxEntries)
 	}
 	out := make([]*hostCert, len(list))
 	for i, c := range list {

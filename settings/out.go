@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxEntries bounds each list: every connection to upstream looks through them.
-const maxEntries = 1000
+// MaxEntries bounds each list: every connection to upstream looks through them.
+const MaxEntries = 1000
 
 // Out is what is set about the ways out, in the form in which it is written down. Its zero value sets nothing.
 type Out struct {
@@ -103,7 +103,7 @@ func Compile(outs ...Out) (*Rules, error) {
 		if r.proxy, err = ParseUpstreamProxy(all.UpstreamProxy, all.NoProxy); err != nil {
 			return nil, fmt.Errorf("upstream proxy: %w", err)
 		}
-	} else if err := checkNoProxy(all.NoProxy); err != nil {
+	} else if _, err := parseNoProxy(all.NoProxy); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -112,8 +112,8 @@ func Compile(outs ...Out) (*Rules, error) {
 var versions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
 func compileMinTLS(list []MinTLS) ([]hostVersion, error) {
-	if len(list) > maxEntries {
-		return nil, fmt.Errorf("%d hosts; %d are the most", len(list), maxEntries)
+	if len(list) > MaxEntries {
+		return nil, fmt.Errorf("%d hosts; %d are the most", len(list), MaxEntries)
 	}
 	out := make([]hostVersion, len(list))
 	for i, m := range list {
@@ -161,8 +161,8 @@ func (r *Rules) ClientCert(host, port string) *tls.Certificate {
 }
 
 // UpstreamProxy returns the proxy through which an authority, host:port, is reached; nil for none.
-func (r *Rules) UpstreamProxy(scheme, authority string) *UpstreamProxy {
-	if r.proxy == nil || !r.proxy.serves(scheme, authority) {
+func (r *Rules) UpstreamProxy(authority string) *UpstreamProxy {
+	if r.proxy == nil || !r.proxy.serves(authority) {
 		return nil
 	}
 	return r.proxy

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,10 +44,15 @@ func ParsePattern(text string) (Pattern, error) {
 		}
 		host, p.port = h, port
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	switch {
-	case host == "":
+	case text == "":
 		return Pattern{}, errors.New("host pattern: it is empty")
+	case host == "":
+		return Pattern{}, fmt.Errorf("host pattern %q: it has a port and no host; *:%s is every host", text, p.port)
+	case strings.ContainsAny(text, "[]"):
+		if host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"); !inBrackets(text, host) {
+			return Pattern{}, fmt.Errorf("host pattern %q: brackets stand around an IPv6 address, as in [2001:db8::1] or [2001:db8::1]:8443", text)
+		}
 	case host == "*":
 		p.itself, p.below = true, true
 		return p, nil
@@ -69,12 +75,48 @@ func ParsePattern(text string) (Pattern, error) {
 	default:
 		p.itself = true
 	}
-	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
-	if err != nil || ascii == "" || len(ascii) > 253 || strings.ContainsAny(ascii, "*/:@ ,") {
+	ascii, ok := asciiName(strings.TrimSuffix(name, "."))
+	if !ok {
 		return Pattern{}, fmt.Errorf("host pattern %q: want a host (api.example), the names below one (*.example, or .example with itself), an address or network (192.0.2.0/24), or *", text)
 	}
 	p.name = ascii
 	return p, nil
+}
+
+// inBrackets reports whether brackets stand in a pattern as they should: around an IPv6 address or network.
+func inBrackets(text, host string) bool {
+	rest, ok := strings.CutPrefix(text, "["+host+"]")
+	return ok && (rest == "" || rest[0] == ':') && strings.Contains(host, ":") && !strings.ContainsAny(host, "[]")
+}
+
+// asciiName returns a host's name as it goes on the wire, in lower case. What is ASCII need not be a name by the rules for registering one: those of containers have
+// underscores, and r3---sn.example is a host.
+func asciiName(name string) (ascii string, ok bool) {
+	ascii = strings.ToLower(name)
+	if strings.Trim(ascii, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+		var err error
+		if ascii, err = idna.Lookup.ToASCII(name); err != nil || strings.ContainsAny(ascii, "*/:@ ,") {
+			return "", false
+		}
+	}
+	return ascii, len(ascii) <= 253 && !slices.Contains(strings.Split(ascii, "."), "")
+}
+
+// Host returns the one host that a pattern names, and its port where it has one, as a Host field holds them. A pattern of more hosts is an error.
+func (p Pattern) Host() (string, error) {
+	host := p.name
+	if p.prefix.IsValid() {
+		if !p.prefix.IsSingleIP() {
+			return "", fmt.Errorf("%q is a network, not a host", p.text)
+		}
+		host = p.prefix.Addr().String()
+	} else if p.below {
+		return "", fmt.Errorf("%q names more than one host", p.text)
+	}
+	if p.port == "" {
+		return host, nil
+	}
+	return net.JoinHostPort(host, p.port), nil
 }
 
 // String returns the pattern as it was written.
@@ -100,8 +142,8 @@ func (p Pattern) Match(host, port string) bool {
 }
 
 func parsePatterns(list []string) ([]Pattern, error) {
-	if len(list) > maxEntries {
-		return nil, fmt.Errorf("%d host patterns; %d are the most", len(list), maxEntries)
+	if len(list) > MaxEntries {
+		return nil, fmt.Errorf("%d host patterns; %d are the most", len(list), MaxEntries)
 	}
 	patterns := make([]Pattern, len(list))
 	for i, text := range list {

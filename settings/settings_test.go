@@ -47,6 +47,9 @@ func TestPattern(t *testing.T) {
 		{"[2001:db8::1]:8443", "2001:db8::1", "8443", true},
 		{"[2001:db8::1]:8443", "2001:db8::1", "443", false},
 		{"fe80::1", "fe80::1%eth0", "1", true},
+		{"[2001:db8::1]", "2001:db8::1", "443", true},
+		{"my_service", "my_service", "80", true},
+		{"R3---sn.example", "r3---sn.example", "443", true},
 	} {
 		p, err := ParsePattern(test.pattern)
 		if err != nil {
@@ -57,9 +60,14 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%s means %s:%s: %v, want %v", test.pattern, test.host, test.port, got, test.want)
 		}
 	}
-	for _, wrong := range []string{"", ":443", "https://a.example", "a.example/path", "a.example:0", "a.example:x", "a.*.example", "*example", "a b", "a@b", strings.Repeat("a.", 127) + "example"} {
+	for _, wrong := range []string{"", ":443", "https://a.example", "a.example/path", "a.example:0", "a.example:x", "a.*.example", "*example", "a b", "a@b", "a..b", "[a.example]", "a.example]", "[2001:db8::1", "2001:db8::1]", "[192.0.2.7]:80", strings.Repeat("a.", 127) + "example"} {
 		if p, err := ParsePattern(wrong); err == nil {
 			t.Errorf("%q was taken for a pattern: %+v", wrong, p)
+		}
+	}
+	for pattern, why := range map[string]string{"": "it is empty", "[": "brackets stand around an IPv6 address", "[]": "brackets", "[]:80": "a port and no host", ":443": "a port and no host"} {
+		if _, err := ParsePattern(pattern); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", pattern, err, why)
 		}
 	}
 	for _, url := range []string{"https://bad host/", "http://a.example:80/x"} {
@@ -95,24 +103,26 @@ func TestUpstreamProxy(t *testing.T) {
 			t.Errorf("%s is %s, want %q", text, p.Redacted(), want)
 		}
 	}
-	r, err := Compile(Out{UpstreamProxy: "proxy.example:3128", NoProxy: []string{"corp.example", "10.0.0.0/8", "b.example:8443"}})
+	r, err := Compile(Out{UpstreamProxy: "proxy.example:3128", NoProxy: []string{
+		"corp.example", "10.0.0.0/8", "b.example:8443", ".below.example", "*.star.example", "192.0.2.0/24:8080", "[2001:db8::1]", "*:9999", "münchen.example", "dot.example.",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for authority, want := range map[string]bool{
 		"a.example:443": true, "corp.example:443": false, "x.corp.example:80": false, "10.1.2.3:80": false, "11.1.2.3:80": true,
-		"b.example:8443": false, "b.example:443": true, "localhost:80": false, "LOCALHOST.:80": false, "app.Localhost:80": false, "CORP.example.:80": false, "127.0.0.1:80": false, "[::1]:80": false,
+		"b.example:8443": false, "b.example:443": true, "below.example:80": true, "x.below.example:80": false, "star.example:80": true, "x.star.example:80": false,
+		"192.0.2.1:8080": false, "192.0.2.1:80": true, "[2001:db8::1]:80": false, "a.example:9999": false, "xn--mnchen-3ya.example:80": false, "x.dot.example:80": false,
+		"[::ffff:127.0.0.1]:80": false, "notlocalhost:80": true, "localhost:80": false, "LOCALHOST.:80": false, "app.Localhost:80": false, "CORP.example.:80": false, "127.0.0.1:80": false, "[::1]:80": false,
 	} {
-		for _, scheme := range []string{"http", "https", "tcp"} {
-			if got := r.UpstreamProxy(scheme, authority) != nil; got != want {
-				t.Errorf("%s %s goes through the proxy: %v, want %v", scheme, authority, got, want)
-			}
+		if got := r.UpstreamProxy(authority) != nil; got != want {
+			t.Errorf("%s goes through the proxy: %v, want %v", authority, got, want)
 		}
 	}
 }
 
 func TestCompileRefuses(t *testing.T) {
-	many := make([]string, maxEntries+1)
+	many := make([]string, MaxEntries+1)
 	for i := range many {
 		many[i] = "a.example"
 	}
@@ -131,7 +141,7 @@ func TestCompileRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Compile(Out{Passthrough: many[1:]}); err != nil {
-		t.Errorf("%d patterns: %v", maxEntries, err)
+		t.Errorf("%d patterns: %v", MaxEntries, err)
 	}
 }
 
@@ -244,7 +254,7 @@ func TestLive(t *testing.T) {
 		if r.MinTLS("old.example", "443") != tls.VersionTLS10 || r.ClientCert("mutual.example", "443") == nil {
 			t.Error("what was set of TLS does not hold")
 		}
-		if via := r.UpstreamProxy("http", "x.example:80"); via == nil || via.Authority != "flag.example:80" {
+		if via := r.UpstreamProxy("x.example:80"); via == nil || via.Authority != "flag.example:80" {
 			t.Errorf("the upstream proxy is %v", via)
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // maxURL bounds the URL of a proxy: host, user name and password have 255 characters at most, and each may be percent-encoded.
@@ -24,7 +23,7 @@ type UpstreamProxy struct {
 	Authority string        // host:port
 	User      *url.Userinfo // nil: none
 
-	choose func(*url.URL) (*url.URL, error)
+	direct []Pattern // what is reached without it
 }
 
 // ParseUpstreamProxy reads the URL of a proxy: http, https or socks5, with credentials or without. noProxy lists what goes direct, in the form of the
@@ -74,12 +73,8 @@ func ParseUpstreamProxy(text string, noProxy []string) (*UpstreamProxy, error) {
 		}
 	}
 	p.Authority = net.JoinHostPort(u.Hostname(), port)
-	if err := checkNoProxy(noProxy); err != nil {
-		return nil, err
-	}
-	through := (&url.URL{Scheme: "http", Host: p.Authority}).String() // only whether it is chosen counts
-	p.choose = (&httpproxy.Config{HTTPProxy: through, HTTPSProxy: through, NoProxy: strings.Join(noProxy, ",")}).ProxyFunc()
-	return p, nil
+	p.direct, err = parseNoProxy(noProxy)
+	return p, err
 }
 
 // Redacted is the proxy's URL without the password.
@@ -100,20 +95,14 @@ func (p *UpstreamProxy) HasPassword() bool {
 	return has
 }
 
-func (p *UpstreamProxy) serves(scheme, authority string) bool {
-	if scheme != "http" {
-		scheme = "https" // tunnels
-	}
+// serves reports whether an authority, host:port, is reached through the proxy.
+func (p *UpstreamProxy) serves(authority string) bool {
 	host, port, err := net.SplitHostPort(authority)
-	if err != nil {
+	if err != nil || InLocalhost("."+host) {
 		return false
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if InLocalhost(host) {
-		host = "localhost" // httpproxy knows this machine by this spelling alone
-	}
-	chosen, err := p.choose(&url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)})
-	return err == nil && chosen != nil
+	ip, err := netip.ParseAddr(host)
+	return (err != nil || !ip.Unmap().IsLoopback()) && !matchAny(p.direct, host, port)
 }
 
 // InLocalhost reports whether a host is a name below localhost: this machine, whatever a resolver says. RFC 6761, section 6.3.
@@ -121,15 +110,17 @@ func InLocalhost(host string) bool {
 	return strings.HasSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), ".localhost")
 }
 
-// checkNoProxy refuses what httpproxy would silently pass over.
-func checkNoProxy(list []string) error {
-	if len(list) > maxEntries {
-		return fmt.Errorf("no proxy for: %d entries; %d are the most", len(list), maxEntries)
+// parseNoProxy reads what goes direct. A name means those below it, too, and one with a leading dot only those.
+func parseNoProxy(list []string) ([]Pattern, error) {
+	patterns, err := parsePatterns(list)
+	if err != nil {
+		return nil, fmt.Errorf("no proxy for: %w", err)
 	}
-	for _, entry := range list {
-		if _, err := ParsePattern(entry); err != nil {
-			return fmt.Errorf("no proxy for: %w", err)
+	for i := range patterns {
+		p := &patterns[i]
+		if !strings.HasPrefix(p.text, "*") {
+			p.itself, p.below = !strings.HasPrefix(p.text, "."), true
 		}
 	}
-	return nil
+	return patterns, nil
 }
