@@ -10,7 +10,7 @@ import (
 	"millpond/storage"
 )
 
-// deleteStep is how many sessions are gathered before they are deleted, so that a filter that matches a million holds 8 KiB.
+// deleteStep is about how many sessions are gathered before they are deleted, so that a filter that matches a million holds 80 KiB.
 const deleteStep = 1000
 
 type listInput struct {
@@ -30,40 +30,60 @@ func (s *Server) listSessions(ctx context.Context, in *listInput) (*answer[Sessi
 		total := s.store.Status().Sessions
 		list.Total = &total
 	}
-	counting := matches != nil && in.Count
 	before := in.Before
 	if before == 0 {
 		before = math.MaxUint64
 	}
-	from := before
-	if counting {
-		from = math.MaxUint64 // the total is over all pages
+	if matches == nil {
+		err = s.store.ScanDown(0, before, func(r *storage.Row) bool {
+			if len(list.Sessions) < in.Limit {
+				list.Sessions = append(list.Sessions, summaryOf(r))
+			}
+			return len(list.Sessions) < in.Limit && ctx.Err() == nil
+		})
+	} else {
+		err = s.listMatches(ctx, &list, before, in.Limit, in.Count, matches)
 	}
-	var total uint64
-	err = s.scanDown(ctx, from, func(r *storage.Row) bool {
-		if matches != nil && !matches(r) {
-			return true
-		}
-		total++
-		if r.ID < before && len(list.Sessions) < in.Limit {
-			list.Sessions = append(list.Sessions, summaryOf(r))
-		}
-		return counting || len(list.Sessions) < in.Limit
-	})
-	if counting {
-		list.Total = &total
-	}
-	return answerWith(list, err)
-}
-
-// scanDown is Store.ScanDown below before that ends with ctx.
-func (s *Server) scanDown(ctx context.Context, before uint64, fn func(*storage.Row) bool) error {
-	err := s.store.ScanDown(0, before, func(r *storage.Row) bool { return ctx.Err() == nil && fn(r) })
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return s.failed("read the sessions", err)
+		return nil, s.failed("read the sessions", err)
+	}
+	return answerWith(list, nil)
+}
+
+// listMatches puts the newest sessions below before that match into the list, and with counting the total, which is over all pages.
+func (s *Server) listMatches(ctx context.Context, list *SessionList, before uint64, limit int, counting bool, matches storage.URLMatch) error {
+	from := before
+	if counting {
+		from = math.MaxUint64
+	}
+	var total uint64
+	var page []uint64
+	err := s.store.Find(0, from, true, matches, func(ids []uint64, _, _ uint64) bool {
+		total += uint64(len(ids))
+		for _, id := range ids {
+			if id < before && len(page) < limit {
+				page = append(page, id)
+			}
+		}
+		return (counting || len(page) < limit) && ctx.Err() == nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range page {
+		row, err := s.store.Row(id)
+		switch {
+		case err == nil:
+			list.Sessions = append(list.Sessions, summaryOf(&row))
+		case !errors.Is(err, fs.ErrNotExist): // else it was deleted meanwhile
+			return err
+		}
+	}
+	if counting {
+		list.Total = &total
 	}
 	return nil
 }
@@ -132,24 +152,18 @@ func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[D
 	var deleted Deleted
 	for before := cutoff + 1; before > 0; {
 		var ids []uint64
-		err := s.scanDown(ctx, before, func(r *storage.Row) bool {
-			before = r.ID
-			if matches(r) {
-				ids = append(ids, r.ID)
-			}
-			return len(ids) < deleteStep
+		err := s.store.Find(0, before, true, matches, func(found []uint64, _, rest uint64) bool {
+			ids, before = append(ids, found...), rest
+			return len(ids) < deleteStep && ctx.Err() == nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, s.failed("read the sessions", err)
 		}
 		n, err := s.store.Delete(ctx, ids)
 		if err != nil {
 			return nil, s.failed("delete the sessions", err)
 		}
 		deleted.Deleted += n
-		if len(ids) < deleteStep {
-			break
-		}
 	}
 	return answerWith(deleted, nil)
 }

@@ -19,7 +19,7 @@ const everything = math.MaxUint64
 type view struct {
 	id      int
 	filter  string
-	matches match // nil: every session
+	matches storage.URLMatch // nil: every session
 
 	mu    sync.Mutex
 	shown *pass
@@ -49,7 +49,7 @@ type change struct {
 	row *storage.Row // nil: it is no more
 }
 
-func newView(m *LiveView, matches match) *view {
+func newView(m *LiveView, matches storage.URLMatch) *view {
 	v := &view{id: m.ID, filter: m.Filter, matches: matches, shown: &pass{}, again: make(chan struct{}, 1), low: 1}
 	v.move(m)
 	return v
@@ -63,14 +63,12 @@ func (v *view) move(m *LiveView) {
 	v.asked = v.shown.cursor > 0 // before the first slice there is nothing to show
 }
 
-func (v *view) accepts(r *storage.Row) bool { return v.matches == nil || v.matches(r) }
-
 // apply takes changes in, and reports whether the window is to be sent.
 func (v *view) apply(changes []change) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, c := range changes {
-		is := c.row != nil && v.accepts(c.row)
+		is := c.row != nil && matchesRow(v.matches, c.row)
 		if v.next != nil {
 			v.next.apply(c.id, is)
 		}
@@ -167,14 +165,11 @@ func (v *view) scanSlice(ctx context.Context, store *storage.Store, p *pass) (do
 
 	var found []uint64
 	until := time.Now().Add(scanSlice)
-	cursor, looked := uint64(everything), 0
-	err = store.ScanURLs(from, everything, func(r *storage.Row) bool {
-		if v.accepts(r) {
-			found = append(found, r.ID)
-		}
-		looked++
-		if looked%64 == 0 && (time.Now().After(until) || ctx.Err() != nil) {
-			cursor = r.ID + 1
+	cursor := uint64(everything)
+	err = store.Find(from, everything, false, v.matches, func(ids []uint64, rest, to uint64) bool {
+		found = append(found, ids...)
+		if rest < to && (time.Now().After(until) || ctx.Err() != nil) {
+			cursor = rest
 			return false
 		}
 		return true

@@ -252,28 +252,28 @@ func decodeRow(r *Row, id uint64, h []byte, dict words) error {
 	return nil
 }
 
-// decodeURL is decodeRow for ScanURLs.
-func decodeURL(r *Row, id uint64, h []byte, dict words) error {
+// urlOf reads only the URL of the row. path points into h.
+func urlOf(id uint64, h []byte, dict words) (scheme, host string, path []byte, err error) {
 	if len(h) < hotRowSize {
-		return fmt.Errorf("decode row %d: %d bytes", id, len(h))
+		return "", "", nil, fmt.Errorf("decode row %d: %d bytes", id, len(h))
 	}
 	le := binary.LittleEndian
-	*r = Row{ID: id, State: State(h[0]), Scheme: dict.word(le.Uint32(h[12:])), Host: dict.word(le.Uint32(h[16:]))}
+	scheme, host = dict.word(le.Uint32(h[12:])), dict.word(le.Uint32(h[16:]))
 	for t := h[hotRowSize:]; len(t) > 0; {
 		length, n := binary.Uvarint(t[1:])
 		if n <= 0 || length > uint64(len(t)-1-n) {
-			return fmt.Errorf("decode row %d: text longer than the row", id)
+			return "", "", nil, fmt.Errorf("decode row %d: text longer than the row", id)
 		}
 		text := t[1+n : 1+n+int(length)]
 		switch t[0] {
 		case textPath:
-			r.Path = string(text)
+			path = text
 		case textWord + 1:
-			r.Scheme = string(text)
+			scheme = string(text)
 		case textWord + 2:
-			r.Host = string(text)
+			host = string(text)
 		}
 		t = t[1+n+int(length):]
 	}
-	return nil
+	return scheme, host, path, nil
 }

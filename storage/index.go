@@ -60,6 +60,8 @@ type index struct {
 	state indexState              // of the last commit; under mu
 	open  map[uint64]*openSession // by the one goroutine that applies
 
+	rowsLooked atomic.Uint64 // by scans
+
 	damaged atomic.Bool // a transaction met damage
 	met     func(error) // is told once, when it did; nil while the store is opened
 }

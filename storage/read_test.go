@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -214,42 +212,5 @@ func TestSharesAndNotesLast(t *testing.T) {
 	}
 	if _, err := s.Share("b"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("deleted share: %v", err)
-	}
-}
-
-// What ScanURLs gives of a row is what Scan does, of stored sessions and of open ones, also where a word is too long for the dictionary.
-func TestScanURLsAgreesWithScan(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	for i := range 100 {
-		r := s.Begin(Session{Method: "GET", Scheme: "https", Host: strings.Repeat("h", i*5), Path: fmt.Sprint("/", i), Client: "[::1]:5000", Flags: []string{FlagReused}})
-		if i%2 == 0 {
-			r.End(Done, "")
-		}
-	}
-	waitDurable(t, s)
-	type url struct {
-		id                 uint64
-		state              State
-		scheme, host, path string
-	}
-	urls := func(scan func(from, to uint64, fn func(*Row) bool) error) (all []url) {
-		if err := scan(0, 1<<62, func(r *Row) bool {
-			all = append(all, url{r.ID, r.State, r.Scheme, r.Host, r.Path})
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	if got, want := urls(s.ScanURLs), urls(s.Scan); len(want) != 100 || !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if err := s.Scan(0, 1<<62, func(r *Row) bool {
-		if r.Client != "[::1]:5000" || !slices.Equal(r.Flags, []string{FlagReused}) {
-			t.Errorf("client %q, flags %q", r.Client, r.Flags)
-		}
-		return true
-	}); err != nil {
-		t.Fatal(err)
 	}
 }

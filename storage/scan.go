@@ -70,28 +70,20 @@ func (s *Store) Row(id uint64) (Row, error) {
 // Scan calls fn for each session with an id in [from, to), in rising order, until fn returns false. A row is fn's until it returns.
 // No transaction is held for longer than 50 ms, and none while fn runs.
 func (s *Store) Scan(from, to uint64, fn func(*Row) bool) error {
-	return s.scan(from, to, false, decodeRow, fn)
+	return s.scan(from, to, false, fn)
 }
 
 // ScanDown is Scan in falling order.
 func (s *Store) ScanDown(from, to uint64, fn func(*Row) bool) error {
-	return s.scan(from, to, true, decodeRow, fn)
+	return s.scan(from, to, true, fn)
 }
 
-// ScanURLs is Scan for who looks through many sessions for the few to be read whole: of a row it may give no more than ID, State, Scheme, Host and Path.
-func (s *Store) ScanURLs(from, to uint64, fn func(*Row) bool) error {
-	return s.scan(from, to, false, decodeURL, fn)
-}
-
-// rowDecoder is decodeRow, or reads less.
-type rowDecoder func(r *Row, id uint64, h []byte, words words) error
-
-func (s *Store) scan(from, to uint64, down bool, decode rowDecoder, fn func(*Row) bool) error {
+func (s *Store) scan(from, to uint64, down bool, fn func(*Row) bool) error {
 	var rows []Row
 	for size := 64; from < to; size = min(2*size, scanBatch) { // the first rows at once, then many at a time
 		var rest [2]uint64
 		var err error
-		rows, rest, err = s.scanSome(rows[:0], from, to, down, size, decode)
+		rows, rest, err = s.scanSome(rows[:0], from, to, down, size)
 		if err != nil {
 			return fmt.Errorf("scan sessions: %w", err)
 		}
@@ -109,7 +101,7 @@ func (s *Store) scan(from, to uint64, down bool, decode rowDecoder, fn func(*Row
 
 // scanSome appends to rows those of the beginning of the range, and returns them and what is left of it. Sessions that end and are committed meanwhile are
 // found either among the live, which are looked at first, or in the index.
-func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int, decode rowDecoder) (_ []Row, rest [2]uint64, err error) {
+func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int) (_ []Row, rest [2]uint64, err error) {
 	live := s.live.between(from, to)
 	rest = [2]uint64{to, to}
 	err = s.index.view(func(tx *bbolt.Tx) error {
@@ -126,10 +118,11 @@ func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int, decod
 				break
 			}
 			rows = append(rows, Row{})
-			if err := decode(&rows[len(rows)-1], id, v, words); err != nil {
+			if err := decodeRow(&rows[len(rows)-1], id, v, words); err != nil {
 				return err
 			}
 		}
+		s.index.looked(tx, len(rows))
 		return nil
 	})
 	if err != nil {

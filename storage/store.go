@@ -112,6 +112,9 @@ func OpenStore(cfg Config) (*Store, error) {
 		below = s.live.newest() + 1
 	}
 	s.digesting.Go(func() { s.digester(ctx, below) })
+	if !s.unclean && !s.index.isSmall() { // else it was just looked through
+		s.digesting.Go(func() { s.index.preread(ctx.Done()) })
+	}
 	return s, nil
 }
 

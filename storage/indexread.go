@@ -1,0 +1,44 @@
+package storage
+
+import (
+	"os"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	// lookRows is after how many rows looked at the pages of the index that were read are let go of: some 6 MiB.
+	lookRows = 32 << 10
+
+	// prereadLimit is how much of the index is read ahead of need at the start, in bytes: some four million sessions.
+	prereadLimit = 1 << 30
+)
+
+// looked counts rows that a transaction looked at, and lets go of the index's pages after many: else all that a filter read of the index would count as this
+// process's resident size. They stay in the system's page cache, so reading them again costs little.
+func (ix *index) looked(tx *bbolt.Tx, rows int) {
+	if n := ix.rowsLooked.Add(uint64(rows)); n%lookRows < uint64(rows) && tx.Size() > checkAlways {
+		letPages(tx)
+	}
+}
+
+// preread reads the file once from its beginning to its end, so that the first filter finds it in the page cache: the memory map is read in single pages, which a
+// cold disk gives many times more slowly. It ends early with stop.
+func (ix *index) preread(stop <-chan struct{}) {
+	f, err := os.Open(ix.path)
+	if err != nil {
+		return // it will be read all the same, page by page
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < prereadLimit; at += int64(len(buf)) {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if n, err := f.ReadAt(buf, at); n == 0 || err != nil {
+			return
+		}
+	}
+}
