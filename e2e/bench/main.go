@@ -20,6 +20,7 @@ var roles = map[string]func(ctx context.Context, args []string, out io.Writer) e
 	"load":    runLoad,
 	"martian": runMartian,
 	"reverse": runReverse,
+	"million": runMillion,
 }
 
 func main() {
