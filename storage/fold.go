@@ -71,6 +71,9 @@ func (ix *index) apply(recs []*record, end position, read func(place) (*Session,
 
 // apply takes one record in.
 func (f *fold) apply(rec *record) error {
+	if rec.kind == recordHole {
+		return nil // nothing may find it
+	}
 	if err := f.addSlot(rec); err != nil {
 		return err
 	}

@@ -69,9 +69,13 @@ type index struct {
 // errIndexDamaged is an index that cannot be used, and is to be made again.
 var errIndexDamaged = errors.New("index is damaged")
 
+const indexName = "index.db"
+
 // openIndex opens the index, or makes an empty one.
-func openIndex(dir string) (*index, error) {
-	ix := &index{path: filepath.Join(dir, "index.db")}
+func openIndex(dir string) (*index, error) { return openIndexAt(dir, indexName) }
+
+func openIndexAt(dir, name string) (*index, error) {
+	ix := &index{path: filepath.Join(dir, name)}
 	if _, err := os.Stat(ix.path); errors.Is(err, fs.ErrNotExist) {
 		if err := ix.create(dir); err != nil {
 			return nil, err

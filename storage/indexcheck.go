@@ -16,6 +16,9 @@ func (ix *index) check() error {
 		if err := ix.checkValues(tx); err != nil {
 			return err
 		}
+		if err := checkPages(tx); err != nil {
+			return err
+		}
 		var first error
 		for err := range tx.Check() { // to its end: it waits for a reader
 			if first == nil {
@@ -28,6 +31,24 @@ func (ix *index) check() error {
 		return fmt.Errorf("check index: %w (%w)", err, errIndexDamaged)
 	}
 	return nil
+}
+
+// checkPages checks that no page claims to go on beyond the file's end: bbolt's own check would take memory for each page it claims.
+func checkPages(tx *bbolt.Tx) error {
+	for id := 2; ; id++ {
+		p, err := tx.Page(id)
+		if err != nil || p == nil {
+			return err
+		}
+		if p.Type == "free" {
+			continue
+		}
+		if id += p.OverflowCount; p.OverflowCount > 0 {
+			if last, err := tx.Page(id); err != nil || last == nil {
+				return fmt.Errorf("page %d goes on for %d pages: there are not so many", p.ID, p.OverflowCount)
+			}
+		}
+	}
 }
 
 // checkAlways is the size in bytes up to which an index is looked through at each start: that takes some 0.1 s.

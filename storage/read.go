@@ -75,6 +75,9 @@ func (s *Store) stored(id uint64, fn func(*bbolt.Tx, *Session) error) error {
 		return err
 	}
 	session, err := s.readSession(at)
+	if err == nil && session.ID != id {
+		err = fmt.Errorf("read session: its record is that of session %d: %w", session.ID, errTorn) // the index lies
+	}
 	if err != nil {
 		return err
 	}

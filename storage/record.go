@@ -25,6 +25,7 @@ const (
 	recordDoomed                         // open sessions that go at their end: deletion
 	recordReserved                       // ids that may have been given: reservation
 	recordChain                          // certificates, DER one after the other; ended sessions name it
+	recordHole                           // what was damaged, and was set aside: nothing reads its payload
 )
 
 // slotID names a record: the segment it is in, and its number there.
@@ -185,7 +186,7 @@ func decodeRecord(kind recordKind, at place, payload []byte) (*record, error) {
 			Length: uint64(len(payload) - pieceHeadSize),
 		}
 		return r, r.piece.Side.valid()
-	case recordChain:
+	case recordChain, recordHole:
 		return r, nil
 	case recordNamed:
 		into = &r.named

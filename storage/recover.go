@@ -96,17 +96,29 @@ func (s *Store) recoverInto(clean bool) error {
 	if err := s.index.setClean(false); err != nil {
 		return err
 	}
-	leftover, err := s.incomingFiles()
+	leftover, err := s.catchUp()
 	if err != nil {
 		return err
+	}
+	if err := s.recoverOpen(leftover); err != nil {
+		return err
+	}
+	return s.sweep(clean)
+}
+
+// catchUp takes what the log has beyond the index into it. It returns the incoming files that are left.
+func (s *Store) catchUp() (leftover map[uint64]bool, err error) {
+	leftover, err = s.incomingFiles()
+	if err != nil {
+		return nil, err
 	}
 	renames, err := s.replay(leftover)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, n := range renames {
 		if err := s.finishNaming(n, leftover); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	state := s.index.snapshot()
@@ -117,10 +129,7 @@ func (s *Store) recoverInto(clean bool) error {
 	s.live.last = max(state.Reserved, state.LastID)
 	s.reserved.Store(s.live.last + reserve)
 	s.cutoff.Store(state.Cutoff)
-	if err := s.recoverOpen(leftover); err != nil {
-		return err
-	}
-	return s.sweep(clean)
+	return leftover, nil
 }
 
 // incomingFiles lists the incoming files there are, by number.
@@ -225,6 +234,8 @@ func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun boo
 		return segmentHead{}, false, errors.New("it is empty")
 	case err != nil:
 		return segmentHead{}, r.resync(), fmt.Errorf("read its head: %w", err)
+	case rec.kind == recordHole: // the head was damaged
+		return segmentHead{Prev: span.number - 1, PrevEnd: unknownEnd}, true, nil
 	case rec.kind != recordSegment || rec.head.Segment != span.number:
 		return segmentHead{}, true, errors.New("read its head: it begins with another record")
 	case rec.head.Version > formatVersion:

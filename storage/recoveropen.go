@@ -133,13 +133,19 @@ func (s *Store) begunSession(o *openSession) (*Session, error) {
 	}
 	if errors.Is(err, errGone) || errors.Is(err, errTorn) {
 		s.logger.Error("the record of a session that was open is damaged", "session", o.id, "error", err)
-		return &Session{
-			ID: o.id, Flags: row.Flags, Client: row.Client, Method: row.Method, Scheme: row.Scheme, Host: row.Host, Path: row.Path, Upstream: row.Upstream,
-			Protocol: row.Protocol, Status: row.Status, ContentType: row.ContentType, Timing: Timing{Started: row.Started},
-			Pinned: row.Pinned, Note: row.Note, Color: row.Color,
-		}, nil
+		row.ID = o.id
+		return sessionOfRow(&row), nil
 	}
 	return session, err
+}
+
+// sessionOfRow is what a row has of a session whose record is damaged: it is open, until the log has shown what else there is of it.
+func sessionOfRow(row *Row) *Session {
+	return &Session{
+		ID: row.ID, Flags: row.Flags, Client: row.Client, Method: row.Method, Scheme: row.Scheme, Host: row.Host, Path: row.Path, Upstream: row.Upstream,
+		Protocol: row.Protocol, Status: row.Status, ContentType: row.ContentType, Timing: Timing{Started: row.Started},
+		Pinned: row.Pinned, Note: row.Note, Color: row.Color,
+	}
 }
 
 func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *[]recovered) (*Session, error) {

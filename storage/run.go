@@ -106,7 +106,8 @@ func (s *Store) readSession(at place) (*Session, error) {
 	return out, nil
 }
 
-// readRecord reads a record's payload, and checks it against the log's checksum. One that is damaged is errTorn, one that is not there errGone.
+// readRecord reads a record's payload, and checks that it is this one and that the log's checksum holds. One that is damaged is errTorn, one that is
+// not there errGone.
 func (s *Store) readRecord(at place) ([]byte, error) {
 	b := make([]byte, frameSize+int(at.length))
 	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize}, 0); err != nil {
@@ -120,7 +121,7 @@ func (s *Store) readRecord(at place) ([]byte, error) {
 	}
 	payload := b[frameSize:]
 	f, ok := parseFrame(b, at.Segment)
-	if !ok || f.length != at.length || crc32.Checksum(payload, castagnoli) != f.crc {
+	if !ok || f.slot != at.Slot || f.length != at.length || crc32.Checksum(payload, castagnoli) != f.crc {
 		return nil, fmt.Errorf("record %d of log segment %d is damaged: %w", at.Slot, at.Segment, errTorn)
 	}
 	return payload, nil
