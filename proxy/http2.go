@@ -17,17 +17,18 @@ import (
 
 // http2Conn joins the streams of one relayed HTTP/2 connection to the pipeline and the recording.
 type http2Conn struct {
-	p      *Proxy
-	c      *client
-	o      *origin
-	ctx    context.Context // ends with the connection
-	stop   context.Context // ends where Millpond ends it
-	used   atomic.Bool     // a stream was sent to upstream
-	open   atomic.Int64    // streams
-	seen   bool            // there was a stream; belongs to the goroutine that reads the client
-	reused *upstreamConn
-	facts  http2Facts
-	work   sync.WaitGroup // what goes on beside the relay: modifiers that take their time, bodies of theirs
+	p       *Proxy
+	c       *client
+	o       *origin
+	ctx     context.Context // ends with the connection
+	stop    context.Context // ends where Millpond ends it
+	used    atomic.Bool     // a stream was sent to upstream
+	open    atomic.Int64    // streams
+	seen    bool            // there was a stream; belongs to the goroutine that reads the client
+	reused  *upstreamConn
+	facts   http2Facts
+	refused refused
+	work    sync.WaitGroup // what goes on beside the relay: modifiers that take their time, bodies of theirs
 }
 
 // serveHTTP2 relays an HTTP/2 connection inside a tunnel until it ends. It closes c and o's connection. There is no time limit on silence: PING, upstream's own
@@ -48,6 +49,7 @@ func (p *Proxy) serveHTTP2(ctx context.Context, c *conn, o *origin) {
 	stopped := stop.Err() != nil
 	cancel()
 	hc.work.Wait()
+	hc.refused.end()
 	var end *h2.StreamError
 	if errors.As(err, &end) && !hc.seen && !stopped && (end.Close.By == h2.Upstream || end.Close.Code != http2.ErrCodeNo) {
 		s := hc.session(started) // no stream tells of it
@@ -94,18 +96,6 @@ func (hc *http2Conn) Open(s *h2.Stream) h2.Exchange {
 	e := &http2Stream{hc: hc, stream: s, ctx: hc.ctx}
 	e.toClient.owed.Store(-1)
 	return e
-}
-
-// Refused implements h2.Handler: a request that went nowhere is a row all the same.
-func (hc *http2Conn) Refused(id uint32, fields []hpack.HeaderField, c h2.Close) {
-	hc.seen = true
-	s := hc.session(time.Now())
-	h := newHead2(fromHPACK(fields))
-	hc.describe(&s, h)
-	s.Sides[storage.Request].Head = shortened(h.raw)
-	begun := hc.facts.begun(id)
-	s.HTTP2 = hc.facts.ended(&begun, c)
-	hc.p.record(s, storage.Failed, c.Err.Error())
 }
 
 // upstream returns the connection as the session is to describe it: how it was made stands on the first stream's.

@@ -13,6 +13,14 @@ import (
 // as much compressed, its frame headers included, the connection is ended.
 const DefaultMaxList = 256 << 10
 
+// What the lists of one peer may unfold to, so that few bytes sent do not fill the disk with what is recorded of them: unfoldBurst bytes beyond what each may by itself.
+// A list that uses no entry of the compression table twice decodes to what the table holds and unfoldRatio bytes for each that was sent, with the head of its frames, at
+// the most: a static entry is 59 bytes, as RFC 9113, section 6.5.2, counts, for one sent. A list that needs less makes up for one that took more.
+const (
+	unfoldRatio = 64
+	unfoldBurst = 4 << 20
+)
+
 // lists decodes one peer's field lists. A list is decoded by hand, not with Framer.ReadMetaHeaders, which refuses what
 // the other side should judge: control bytes, upper case, pseudo-fields out of place.
 type lists struct {
@@ -23,6 +31,7 @@ type lists struct {
 	size   int // of the list, decoded. RFC 9113, section 6.5.2
 	total  int // of the list, compressed, with its further frames' headers
 	long   bool
+	excess int // what the lists took beyond their own share, see unfoldBurst
 }
 
 func (l *lists) init(most int) {
@@ -44,7 +53,7 @@ func (l *lists) overflow() {
 	l.dec.SetEmitEnabled(false)
 }
 
-// read returns the field list that f begins, taking its CONTINUATION frames. long says that it exceeded max, and is not whole.
+// read returns the field list that f begins, taking its CONTINUATION frames. long says that it exceeded max, and is not whole. The caller looks at excess.
 // An error ends the connection: the compression state is lost.
 func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpack.HeaderField, long bool, err error) {
 	clear(l.fields)
@@ -88,6 +97,7 @@ func (l *lists) read(framer *http2.Framer, f *http2.HeadersFrame) (fields []hpac
 	if err := l.dec.Close(); err != nil {
 		return nil, false, &protocolError{http2.ErrCodeCompression, err.Error()}
 	}
+	l.excess = max(0, l.excess+l.size-tableSize-unfoldRatio*(frameHeader+l.total))
 	return l.fields, l.long, nil
 }
 

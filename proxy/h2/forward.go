@@ -112,6 +112,9 @@ func (r *relay) headers(p *peer, f *http2.HeadersFrame) error {
 	}
 	p.head = Head{Fields: fields, End: fh.Flags.Has(http2.FlagHeadersEndStream)}
 	h := &p.head
+	if p.lists.excess > unfoldBurst {
+		return r.unfolded(p, fh.StreamID, h)
+	}
 	bad := malformed(fields)
 
 	r.mu.Lock()
@@ -286,9 +289,25 @@ func (r *relay) malformed(p *peer, id uint32, h *Head, why string) error {
 	return nil
 }
 
+// unfolded is the end of a connection one of whose peers has used up unfoldBurst. Open streams tell of it; a request that is none yet does, and whatever it is where
+// nothing is open.
+func (r *relay) unfolded(p *peer, id uint32, h *Head) error {
+	err := &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("compressed fields that unfold to over %d bytes beyond %d each and %d times what was sent", unfoldBurst, tableSize, unfoldRatio)}
+	r.mu.Lock()
+	tells := len(r.streams) == 0 || p.party == Client && id > r.last
+	r.mu.Unlock()
+	if tells {
+		r.refused(p, id, h, r.explain(p, err))
+	}
+	return err
+}
+
+// refusedBytes is how much is told of the fields of a request that was refused.
+const refusedBytes = 4 << 10
+
 func (r *relay) refused(p *peer, id uint32, h *Head, c Close) {
 	r.mu.Lock()
 	p.ignored.add(id)
 	r.mu.Unlock()
-	r.cfg.Handler.Refused(id, Legible(h.Fields), c)
+	r.cfg.Handler.Refused(id, Legible(beginning(h.Fields, refusedBytes)), c)
 }

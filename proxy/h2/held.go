@@ -8,15 +8,12 @@ import (
 )
 
 // maxHeld bounds the field lists that the open streams of one connection hold when another is to be opened, in bytes as RFC 9113, section 6.5.2,
-// counts them; of what responses and trailers add the other streams may hold twice as much, so that requests that were let in can be answered. A field of 4 KiB takes one byte on the wire once it is in the compression table, so that without a bound a
-// few MB sent are gigabytes held. 8 MiB are 8 KiB for each of a thousand streams, more than servers allow.
+// counts them; of what responses and trailers add the other streams may hold twice as much, so that requests that were let in can be answered. A field of 4 KiB takes one byte on the wire once it is in the compression table: within unfoldBurst, a
+// MB sent is over a hundred. 8 MiB are 8 KiB for each of a thousand streams, more than servers allow.
 const maxHeld = 8 << 20
 
 // maxCrowded is how many requests of a connection are refused for maxHeld before it is ended: each one is a row, and costs its sender some 100 bytes.
 const maxCrowded = 100
-
-// refusedBytes is how much is told of the fields of a request that was refused for maxHeld.
-const refusedBytes = 4 << 10
 
 // crowded reports whether the fields that other streams hold leave no room for s to add some; nil stands for a new stream. relay.mu is held.
 func (r *relay) crowded(s *Stream) bool {
@@ -37,7 +34,6 @@ func (r *relay) keep(s *Stream, n int) {
 // refuseCrowded refuses a request for which maxHeld leaves no room, and ends the connection of a client that goes on.
 func (r *relay) refuseCrowded(p *peer, id uint32, h *Head) error {
 	why := fmt.Sprintf("the fields of the open streams are beyond %d bytes", maxHeld)
-	h.Fields = beginning(h.Fields, refusedBytes)
 	if p.crowded++; p.crowded > maxCrowded {
 		return &protocolError{http2.ErrCodeEnhanceYourCalm, fmt.Sprintf("%d requests more while %s", maxCrowded, why)}
 	}
