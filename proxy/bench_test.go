@@ -6,9 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // BenchmarkRelay10KB sends requests on one connection after the other, with capture. Client and origin are in the same process and do as little as they can.
@@ -90,4 +92,20 @@ func BenchmarkLargeBodyTLS(b *testing.B) {
 		}
 		res.Body.Close()
 	}
+}
+
+// BenchmarkLeaf issues a leaf for one new name after the other, and reports the median and the 99th percentile. `npm run bench` writes them down.
+func BenchmarkLeaf(b *testing.B) {
+	ca := mustLoadCA(b, b.TempDir())
+	var took []time.Duration
+	for n := 0; b.Loop(); n++ {
+		began := time.Now()
+		if _, err := ca.current().leaves.get(fmt.Sprintf("host-%d.example.com", n)); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1e3, "median-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "p99-ms")
 }

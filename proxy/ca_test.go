@@ -27,7 +27,7 @@ var testCA = sync.OnceValue(func() *CA {
 	return ca
 })
 
-func mustLoadCA(t *testing.T, dir string) *CA {
+func mustLoadCA(t testing.TB, dir string) *CA {
 	t.Helper()
 	ca, err := LoadCA(dir)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestHTTP2ManyRequestsOnOneConnection(t *testing.T) {
 		}
 	}
 	grown := heap(n) - before
-	t.Logf("%d bytes for each of %d sessions", grown/int64(n-first), n-first)
+	t.Logf("shown: %d requests, %d bytes of memory for each beyond the first %d", n, grown/int64(n-first), first)
 	if grown > slack {
 		t.Errorf("memory grew by %d bytes over %d requests", grown, n-first)
 	}

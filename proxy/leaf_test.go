@@ -184,9 +184,11 @@ func TestManyHosts(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if got := testCA().current().leaves.kept.Len(); got != leafLimit {
+	got := testCA().current().leaves.kept.Len()
+	if got != leafLimit {
 		t.Errorf("%d leaves are kept, want %d", got, leafLimit)
 	}
+	t.Logf("shown: %d hosts, %d leaves kept", names, got)
 }
 
 func TestExpiredLeafIsIssuedAnew(t *testing.T) {

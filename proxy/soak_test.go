@@ -216,6 +216,7 @@ func TestUglyConnectionsLeaveNothing(t *testing.T) {
 	if open > 0 {
 		t.Errorf("%d sessions are still open", open)
 	}
+	t.Logf("shown: %d connections", n)
 }
 
 // quiet waits until the proxy serves nobody.

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { root } from "./run.mjs";
+import { fail, read, root } from "./run.mjs";
 
 /** Runs `go test -json` with the arguments. Prints a line for each package, and the output of what failed or was skipped. */
 export async function goTest(args, env = {}) {
@@ -43,6 +43,31 @@ export async function goTest(args, env = {}) {
 	if (code !== 0) for (const text of output.values()) process.stdout.write(text); // of tests that never ended, as at a timeout
 	if (code !== 0 && counts.failed === 0) counts.failed = 1;
 	return counts;
+}
+
+/** Runs several `go test`, each with its arguments and environment, two at a time, and adds their counts. Where one fails, no further one begins. */
+export async function goTests(jobs) {
+	const total = { passed: 0, failed: 0, skipped: 0 };
+	const waiting = [...jobs];
+	const lane = async () => {
+		while (waiting.length > 0 && total.failed === 0) {
+			const counts = await goTest(...waiting.shift());
+			for (const key of Object.keys(total)) total[key] += counts[key];
+		}
+	};
+	await Promise.all([lane(), lane()]);
+	return total;
+}
+
+/** Splits a package's tests into two runs, as arguments of `go test`: the names in one are skipped by the other, so none is in neither. */
+export function halves(name, args, env) {
+	const tests = read("go", ["test", ...args, "-list=^Test", name], env)?.split("\n").filter((line) => /^Test\w+$/.test(line));
+	if (!tests?.length) fail(`${name} does not build, or has no tests`);
+	const half = `^(${tests.filter((_, i) => i % 2 === 0).join("|")})$`;
+	return [
+		[...args, `-run=${half}`, name],
+		[...args, `-skip=${half}`, name],
+	];
 }
 
 const lastLine = (text) => text.trimEnd().split("\n").at(-1);

@@ -1,4 +1,4 @@
-// Runs every test that docs/wire.md names, and writes its table when all of them pass.
+// Runs every test that docs/wire.md names, and writes its tables, with what the run said of each, when all of them pass.
 
 import { build } from "./build.mjs";
 import { clients } from "./chromium.mjs";
@@ -8,5 +8,6 @@ import { join } from "node:path";
 build();
 run("go", ["test", "./e2e/wire", "-run=^TestPage$", "-count=1", "-timeout=30m", "-update"], {
 	MILLPOND_BINARY: join(root, binary),
+	MILLPOND_GIB: "all",
 	CHROMIUM: clients(),
 });

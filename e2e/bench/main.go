@@ -48,24 +48,38 @@ func measure(ctx context.Context, args []string, out io.Writer) error {
 	flags.Int64Var(&r.size, "size", 1<<30, "bytes of the large body")
 	flags.StringVar(&r.profile, "profile", "", "put processor profiles of Millpond into this directory, for go tool pprof")
 	smoke := flags.Bool("smoke", false, "only see that everything runs: little of each, and every failure ends the run")
+	leaves := flags.Bool("leaves", false, "measure only how long a new name's certificate takes, which else comes first")
 	write := flags.String("write", "", "put the table into this Markdown file, between its marks")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	names, everything := leafNames, r.only == ""
 	if *smoke {
+		names = smokeNames
 		r.strict, r.time, r.size = true, smokeTime, smokeSize
 		if r.only == "" {
 			r.only = "direct,martian,reverse,millpond"
+		}
+	}
+	put := func(name, text string) error {
+		fmt.Fprintln(out, text)
+		if *write == "" {
+			return nil
+		}
+		return insert(*write, name, text)
+	}
+	if everything || *leaves {
+		text, err := measureLeaves(ctx, names)
+		if err == nil {
+			err = put("leaves", text)
+		}
+		if err != nil || *leaves {
+			return err
 		}
 	}
 	report, err := r.run(ctx)
 	if err != nil {
 		return err
 	}
-	text := report.markdown()
-	fmt.Fprint(out, text)
-	if *write != "" {
-		return insert(*write, text)
-	}
-	return nil
+	return put("figures", report.markdown())
 }

@@ -109,7 +109,7 @@ func (r *report) promises() string {
 		if math.IsNaN(measured) || math.IsInf(measured, 0) {
 			return
 		}
-		fmt.Fprintf(&b, "| %s | %s | "+format+" | %s |\n", promise, target, measured, map[bool]string{true: "met", false: "**not met**"}[met])
+		fmt.Fprintf(&b, "| %s | %s | "+format+" | %s |\n", promise, target, measured, verdict(met))
 	}
 	for _, protocol := range harness.Protocols {
 		ours, base, direct, mitm := r.cell(protocol, "millpond"), r.cell(protocol, bare[protocol]), r.cell(protocol, "direct"), r.cell(protocol, "mitmdump")
@@ -139,6 +139,13 @@ func (r *report) promises() string {
 			float64(ours.peak)/1e6, "%.0f MB", ours.peak > 0 && ours.peak <= limit)
 	}
 	return b.String()
+}
+
+func verdict(met bool) string {
+	if met {
+		return "met"
+	}
+	return "**not met**"
 }
 
 // line tells in one line, for whoever watches the run, what was found.
@@ -190,11 +197,9 @@ func grouped(f float64) string {
 	return fmt.Sprintf("%s,%03d", grouped(float64(n/1_000)), n%1_000)
 }
 
-// The marks between which the file's table stands.
-const beginMark, endMark = "<!-- figures: npm run bench -- --write docs/benchmarks.md -->\n", "<!-- end of figures -->"
-
-// insert puts the text between the marks of the Markdown file.
-func insert(path, text string) error {
+// insert puts the text between the marks of the Markdown file that name it: "figures" or "leaves".
+func insert(path, name, text string) error {
+	beginMark, endMark := "<!-- "+name+": npm run bench -- --write docs/benchmarks.md -->\n", "<!-- end of "+name+" -->"
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err

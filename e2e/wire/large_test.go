@@ -108,9 +108,9 @@ var seeds atomic.Uint64
 // newBody is a body that no other run has, so that none of it is kept already.
 func newBody(size int64) harness.Body { return harness.NewBody(1<<32+seeds.Add(1), size) }
 
-// large is the size for bodies that stand for larger ones: 1 GiB where there is time for it, and else as much as shows that nothing holds it.
+// large is the size for bodies that stand for larger ones: 1 GiB in the long form, and else as much as shows that nothing holds it.
 func large() int64 {
-	if os.Getenv("MILLPOND_GIB") != "" {
+	if os.Getenv("MILLPOND_GIB") == "all" {
 		return 1 << 30
 	}
 	return 128 << 20

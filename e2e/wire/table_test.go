@@ -115,6 +115,22 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
+	for _, s := range furtherSections {
+		for _, f := range s.rows {
+			if f.what == "" || len(f.shown) == 0 {
+				t.Errorf("%q is shown by nothing", f.what)
+			}
+			for _, p := range f.shown {
+				name, _, _ := strings.Cut(p.test, "/")
+				if whereDeclared(t, p.dir, name) == "" {
+					t.Errorf("%s: no file of %s has %s", f.what, p.dir, p.test)
+				}
+				if slug, inTable := strings.CutPrefix(p.test, "TestWire/"); inTable && !slugs[slug] {
+					t.Errorf("%s: there is no case %s", f.what, slug)
+				}
+			}
+		}
+	}
 }
 
 // whereDeclared returns the file of a directory that declares the test, from the repository's root, or nothing: Go's by its function, Playwright's by
@@ -142,7 +158,7 @@ func declares(t *testing.T, path, test string) bool {
 		t.Fatal(err)
 	}
 	if strings.HasSuffix(path, ".spec.ts") {
-		return bytes.Contains(text, []byte("test(\""+test+"\""))
+		return bytes.Contains(text, []byte("test(\""+test+"\"")) || bytes.Contains(text, []byte("test(`"+test+"`"))
 	}
 	if !bytes.Contains(text, []byte("func "+test+"(")) || !strings.HasPrefix(test, "Test") {
 		return false // parsing each file for each name takes long
@@ -159,11 +175,8 @@ func declares(t *testing.T, path, test string) bool {
 	return false
 }
 
-// root is the repository's.
-func root() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..")
-}
+// root is the repository's. Tests run in their package's directory.
+func root() string { return filepath.Join("..", "..") }
 
 // whereIs returns the file of a test of this package, from the repository's root.
 func whereIs(fn func(*run)) (file string) {

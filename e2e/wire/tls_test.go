@@ -71,7 +71,7 @@ var tlsCases = []wireCase{
 		http:      not(noTLS), https: by(badCertificate), http2: by(badCertificate),
 	},
 	{
-		slug: "leaf-validity", sources: "ProxymanApp/Proxyman#914 mitmproxy/mitmproxy#4610",
+		slug: "leaf-validity", sources: "ProxymanApp/Proxyman#914 mitmproxy/mitmproxy#4610 mitmproxy/mitmproxy#8142 mitmproxy/mitmproxy#8203",
 		elsewhere: "A certificate that is valid for too long is refused.",
 		here:      "From begin to end it is at most 197 days.",
 		http:      not(noTLS), https: by(leafValidity), http2: by(leafValidity),
