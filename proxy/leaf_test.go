@@ -153,7 +153,7 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 func TestManyHosts(t *testing.T) {
 	names := 10_000
 	if testing.Short() {
-		names = 1500
+		names = leafLimit + 100
 	}
 	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "*.many.example")}}, func(c *tls.Conn) { c.Close() })
 	p := startProxy(t, Config{})

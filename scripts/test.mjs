@@ -1,7 +1,7 @@
 // Everything that must hold before a change lands, cheapest first; the first failure ends it.
 // `npm test -- lint go` runs only the named steps.
 
-import { readFileSync, rmSync } from "node:fs";
+import { readFileSync, readdirSync, rmSync } from "node:fs";
 import { devNull } from "node:os";
 import { join } from "node:path";
 import { buildApp, buildBinary, goBuild } from "./build.mjs";
@@ -28,17 +28,21 @@ const slow = "millpond/proxy";
 // Packages that start no goroutine: the race detector has nothing to see in them, and makes decoding ten times as slow. Who calls them runs with it.
 const alone = /^millpond\/(content|migrations)(\/|$)/;
 
-// The tests that ask testing.Short.
-const long = [
-	"TestDecodedBombIsBounded",
-	"TestHTTP2ManyRequestsOnOneConnection",
-	"TestMessagesAreKept",
-	"TestRandomFrames",
-	"TestRandomMessagesMeanTheSame",
-	"TestStreamsAreFreed",
-	"TestTornTail",
-	"TestUglyConnectionsLeaveNothing",
-];
+/** Names the tests that ask testing.Short, and their packages. */
+function shortened() {
+	const found = { tests: [], packages: new Set() };
+	for (const line of read("go", ["list", "-f", "{{.ImportPath}} {{.Dir}}", "./..."]).trim().split("\n")) {
+		const [path, dir] = line.split(/ (.*)/);
+		for (const file of readdirSync(dir).filter((name) => name.endsWith("_test.go"))) {
+			for (const fn of readFileSync(join(dir, file), "utf8").split(/^func /m)) {
+				if (!fn.includes("testing.Short()")) continue;
+				found.tests.push(fn.match(/^Test\w+/)?.[0] ?? fail(`${file}: not a test asks testing.Short`));
+				found.packages.add(path);
+			}
+		}
+	}
+	return found;
+}
 
 // Each step returns the counts of its tests, or nothing where it is one check.
 const steps = {
@@ -79,7 +83,10 @@ const steps = {
 		]);
 	},
 	// What -short made less of, whole: with the race detector it would take minutes more and show nothing else.
-	long: () => goTest(["-timeout=15m", `-run=^(${long.join("|")})$`, "./proxy/...", "./server", "./storage"]),
+	long() {
+		const asking = shortened();
+		return goTest(["-timeout=15m", `-run=^(${asking.tests.join("|")})$`, ...asking.packages]);
+	},
 	build: buildBinary,
 	platforms: () => buildFor(platforms),
 	program() {

@@ -40,7 +40,8 @@ func TestPage(t *testing.T) {
 		t.Fatalf("docs/wire.md lacks the lines between which the table stands: %q, %q", tableBegin, tableEnd)
 	}
 	if *update {
-		table := render(t, runAll(t))
+		commit := describe() // before the tests: what they run is this, whatever is written meanwhile
+		table := render(t, runAll(t), commit)
 		if t.Failed() {
 			t.Fatal("docs/wire.md is left as it was")
 		}
@@ -49,7 +50,7 @@ func TestPage(t *testing.T) {
 		}
 		return
 	}
-	if withoutResults(before+tableBegin+render(t, nil)+tableEnd+after) != withoutResults(string(page)) {
+	if withoutResults(before+tableBegin+render(t, nil, "")+tableEnd+after) != withoutResults(string(page)) {
 		t.Error("docs/wire.md is not made from the table: npm run wire")
 	}
 }
@@ -65,9 +66,9 @@ func withoutResults(page string) string {
 }
 
 // render writes the table as Markdown, with what the run said of each test. Nil: there was no run, and it says of each that it passed, for comparison alone.
-func render(t *testing.T, results map[string]*result) string {
+func render(t *testing.T, results map[string]*result, commit string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\n", aboutRun(results))
+	fmt.Fprintf(&b, "\n%s\n", aboutRun(results, commit))
 	for _, s := range table() {
 		fmt.Fprintf(&b, "\n### %s\n\n| case | seen elsewhere | here | shown by |\n|---|---|---|---|\n", s.title)
 		for i := range s.cases {
@@ -99,13 +100,18 @@ func render(t *testing.T, results map[string]*result) string {
 }
 
 // aboutRun tells which run the results are of.
-func aboutRun(results map[string]*result) string {
+func aboutRun(results map[string]*result, commit string) string {
+	return fmt.Sprintf("Results are of one run of all %d tests, with subtests %d, on %s at commit %s, %s/%s. Large bodies: %s.",
+		len(named()), passes(results), time.Now().UTC().Format("2 January 2006"), commit, runtime.GOOS, runtime.GOARCH, harness.SizeText(large()))
+}
+
+// describe names the commit that is checked out.
+func describe() string {
 	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
-		commit = []byte("no commit")
+		return "unknown"
 	}
-	return fmt.Sprintf("Results are of one run of all %d tests, with subtests %d, on %s at commit %s, %s/%s. Large bodies: %s.",
-		len(named()), passes(results), time.Now().UTC().Format("2 January 2006"), strings.TrimSpace(string(commit)), runtime.GOOS, runtime.GOARCH, harness.SizeText(large()))
+	return strings.TrimSpace(string(commit))
 }
 
 // shownBy lists how the case is shown, each way once with the protocols that it is for.
