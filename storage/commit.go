@@ -229,6 +229,7 @@ func (s *Store) applyThrough(end position) error {
 	s.committed(s.toApply)
 	s.toApply = nil
 	s.unlink(gone)
+	s.cleaning.add(gone.sparse...)
 	for _, in := range s.chunksToName {
 		if in.duplicate || in.lost {
 			s.removeFile(incomingName(in.number))
@@ -273,8 +274,8 @@ func (s *Store) digestMissing(rec *record) {
 
 // unlink removes from disk what nothing names any more.
 func (s *Store) unlink(gone dropped) {
-	for _, segment := range gone.segments {
-		s.removeFile(segmentName(segment))
+	for _, name := range gone.segments {
+		s.removeFile(name)
 	}
 	for _, sum := range gone.chunks {
 		s.removeFile(chunkName([]byte(sum)))

@@ -33,20 +33,15 @@ type fold struct {
 
 // dropped is what no longer has a reference, to be unlinked once the transaction stands.
 type dropped struct {
-	segments []uint64
+	segments []string // names of their files
 	chunks   []string // SHA-256
+	sparse   []uint64 // not dropped: of these segments less than half is live by now
 }
 
 // apply takes the records in and moves the applied position to end, in one transaction. mayRemove is asked before a dead segment is
 // removed, nil for never; look names segments to look at beside those that the records touch.
 func (ix *index) apply(recs []*record, end position, read func(place) (*Session, error), mayRemove func(uint64) bool, look ...uint64) (dropped, error) {
-	var f *fold
-	err := ix.update(func(tx *bbolt.Tx) error {
-		f = &fold{
-			ix: ix, tx: tx, state: ix.state, read: read, mayRemove: mayRemove,
-			slots: make(map[pageKey]*slotPage), segments: make(map[uint64]*segmentRow),
-			chunks: make(map[string]*chunkRow), touched: make(map[uint64]*openSession),
-		}
+	return ix.fold(read, mayRemove, func(f *fold) error {
 		for _, rec := range recs {
 			if err := f.apply(rec); err != nil {
 				return err
@@ -57,6 +52,22 @@ func (ix *index) apply(recs []*record, end position, read func(place) (*Session,
 		}
 		if f.state.Applied.before(end) {
 			f.state.Applied = end
+		}
+		return nil
+	})
+}
+
+// fold changes the index in one transaction.
+func (ix *index) fold(read func(place) (*Session, error), mayRemove func(uint64) bool, change func(*fold) error) (dropped, error) {
+	var f *fold
+	err := ix.update(func(tx *bbolt.Tx) error {
+		f = &fold{
+			ix: ix, tx: tx, state: ix.state, read: read, mayRemove: mayRemove,
+			slots: make(map[pageKey]*slotPage), segments: make(map[uint64]*segmentRow),
+			chunks: make(map[string]*chunkRow), touched: make(map[uint64]*openSession),
+		}
+		if err := change(f); err != nil {
+			return err
 		}
 		return f.finish()
 	})
@@ -81,6 +92,8 @@ func (f *fold) apply(rec *record) error {
 	case recordSegment:
 		f.state.Reserved = max(f.state.Reserved, rec.head.Reserved)
 		f.state.Cutoff = max(f.state.Cutoff, rec.head.Cutoff)
+		row := f.segment(rec.at.Segment)
+		row.generation, row.cleaned = rec.head.Generation, rec.head.Cleaned
 		return f.seal(rec.head)
 	case recordReserved:
 		f.state.Reserved = rec.ids.Through
@@ -191,7 +204,7 @@ func (f *fold) ended(rec *record) error {
 	if err := f.ref(rec.at.slotID, +1); err != nil {
 		return err
 	}
-	first, known, err := f.forget(s.ID)
+	first, _, known, err := f.forget(s.ID)
 	if err != nil {
 		return err
 	}
@@ -201,18 +214,18 @@ func (f *fold) ended(rec *record) error {
 	return f.putRow(s, rowPlace{rec.at.slotID, first})
 }
 
-// forget takes away everything the index names for the session but its row, and returns the oldest segment that speaks of it.
-func (f *fold) forget(id uint64) (first uint64, known bool, err error) {
+// forget takes away everything the index names for the session but its row, and returns the oldest and the newest segment that speak of it.
+func (f *fold) forget(id uint64) (first, last uint64, known bool, err error) {
 	if o := f.ix.open[id]; o != nil {
-		return o.first, true, f.forgetOpen(o)
+		return o.first, 1<<64 - 1, true, f.forgetOpen(o)
 	}
 	v := f.tx.Bucket(bucketRows).Get(idKey(id))
 	if v == nil {
-		return 0, false, nil
+		return 0, 0, false, nil
 	}
 	at, _, err := rowPlaceOf(v)
 	if err != nil {
-		return 0, false, err
+		return 0, 0, false, err
 	}
 	p, err := f.place(at.record)
 	if err == nil {
@@ -222,9 +235,9 @@ func (f *fold) forget(id uint64) (first uint64, known bool, err error) {
 		}
 	}
 	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, errTorn) {
-		return 0, false, err
+		return 0, 0, false, err
 	}
-	return at.first, true, f.ref(at.record, -1)
+	return at.first, at.record.Segment, true, f.ref(at.record, -1)
 }
 
 func (f *fold) forgetOpen(o *openSession) error {
@@ -272,13 +285,13 @@ func (f *fold) doomed(rec *record) error {
 // deleted removes sessions. The record itself stays for as long as a segment may speak of one of them:
 // else a rebuilt index would bring it back.
 func (f *fold) deleted(rec *record) error {
-	first := rec.at.Segment
+	span := grave{first: rec.at.Segment}
 	remove := func(id uint64) error {
-		oldest, known, err := f.forget(id)
+		oldest, newest, known, err := f.forget(id)
 		if err != nil || !known {
 			return err
 		}
-		first = min(first, oldest)
+		span.first, span.last = min(span.first, oldest), max(span.last, newest)
 		return f.deleteRow(id)
 	}
 	for _, id := range rec.gone.IDs {
@@ -293,14 +306,14 @@ func (f *fold) deleted(rec *record) error {
 			}
 		}
 	}
-	if first == rec.at.Segment {
+	if span.first == rec.at.Segment {
 		return nil // they go together
 	}
 	if err := f.ref(rec.at.slotID, +1); err != nil {
 		return err
 	}
 	key := binary.BigEndian.AppendUint32(idKey(rec.at.Segment), rec.at.Slot)
-	return f.tx.Bucket(bucketGraves).Put(key, idKey(first))
+	return f.tx.Bucket(bucketGraves).Put(key, span.encode())
 }
 
 // idsBetween returns the ended sessions from one id through another. The caller bounds the range.

@@ -96,7 +96,12 @@ func rebuild(t *testing.T, s *Store) *Store {
 	if err := os.Remove(filepath.Join(s.dir, "index.db")); err != nil {
 		t.Fatal(err)
 	}
-	return openTest(t, s.dir)
+	s, err := OpenStore(Config{Dir: s.dir, still: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 // TestRebuiltIndexIsTheSame does what a long capture does, in a random order, and compares the index to one made from the log alone.
@@ -178,6 +183,7 @@ func testRebuild(t *testing.T, seed uint64) {
 	}
 	waitDurable(t, s)
 	waitDigests(t, s)
+	waitCleaned(t, s)
 	want := takePicture(t, s)
 	check := func(s *Store) {
 		t.Helper()
@@ -252,7 +258,7 @@ func normalize(got, want *picture) {
 
 func segmentRange(t *testing.T, s *Store) (first, last uint64) {
 	t.Helper()
-	spans, err := segmentSpans(s.files)
+	spans, err := segmentSpans(s.files, nil)
 	if err != nil || len(spans) == 0 {
 		t.Fatalf("got segments %v, %v", spans, err)
 	}
@@ -285,7 +291,7 @@ func TestSessionWhoseEndIsNotAppliedIsNotDurable(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	rec := &record{kind: recordBegun, session: &Session{ID: 7, State: Done}, at: place{slotID{1, 0}, frameSize, 10}}
+	rec := &record{kind: recordBegun, session: &Session{ID: 7, State: Done}, at: place{slotID{1, 0}, frameSize, 10, 0}}
 	if _, err := s.index.apply([]*record{rec}, rec.at.end(), s.readSession, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +299,7 @@ func TestSessionWhoseEndIsNotAppliedIsNotDurable(t *testing.T) {
 	if err != nil || row.State != Open || row.Durable {
 		t.Errorf("got state %s, durable %t, %v", row.State, row.Durable, err)
 	}
-	if _, err := s.index.apply([]*record{{kind: recordDeleted, gone: deletion{IDs: []uint64{7}}, at: place{slotID{1, 1}, 100, 10}}}, position{}, s.readSession, nil); err != nil {
+	if _, err := s.index.apply([]*record{{kind: recordDeleted, gone: deletion{IDs: []uint64{7}}, at: place{slotID{1, 1}, 100, 10, 0}}}, position{}, s.readSession, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -304,8 +310,8 @@ func TestSegmentWhoseNextIsGoneIsSealed(t *testing.T) {
 	s.committing.Lock()
 	defer s.committing.Unlock()
 	for _, head := range []segmentHead{{Segment: 2}, {Segment: 4, Prev: 3}} {
-		rec := &record{kind: recordSegment, head: head, at: place{slotID{head.Segment, 0}, frameSize, 10}}
-		kept := &record{kind: recordEnded, session: &Session{ID: head.Segment}, at: place{slotID{head.Segment, 1}, 100, 10}}
+		rec := &record{kind: recordSegment, head: head, at: place{slotID{head.Segment, 0}, frameSize, 10, 0}}
+		kept := &record{kind: recordEnded, session: &Session{ID: head.Segment}, at: place{slotID{head.Segment, 1}, 100, 10, 0}}
 		if _, err := s.index.apply([]*record{rec, kept}, kept.at.end(), s.readSession, nil); err != nil {
 			t.Fatal(err)
 		}

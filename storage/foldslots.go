@@ -71,7 +71,7 @@ func (f *fold) place(id slotID) (place, error) {
 	if s.length == 0 {
 		return place{}, fmt.Errorf("find record %d of segment %d: %w", id.Slot, id.Segment, errGone)
 	}
-	return place{id, uint64(s.offset), s.length}, nil
+	return place{id, uint64(s.offset), s.length, f.segment(id.Segment).generation}, nil
 }
 
 // seal closes the segments before a new one: back to one that is closed. Those between may have been removed with their heads, or have lost them.
@@ -120,6 +120,11 @@ func (f *fold) finish() error {
 	}
 	if err := f.putSegments(); err != nil { // removing one lets go of records in others
 		return err
+	}
+	for number, s := range f.segments {
+		if s.sparse() && number < f.state.Applied.Segment {
+			f.dropped.sparse = append(f.dropped.sparse, number)
+		}
 	}
 	if err := f.putChunks(); err != nil {
 		return err
@@ -205,42 +210,69 @@ func (f *fold) removeSegment(number uint64) error {
 			f.slots[key] = new(slotPage)
 		}
 	}
+	f.dropped.segments = append(f.dropped.segments, generationName(number, f.segments[number].generation))
 	*f.segments[number] = segmentRow{}
-	f.dropped.segments = append(f.dropped.segments, number)
 	return f.tx.Bucket(bucketSegments).Delete(prefix)
+}
+
+// grave tells which segments may speak of what a deletion deleted: from the first through the last, but for those that were rewritten since.
+type grave struct{ first, last uint64 }
+
+// graveSize is the stored size of a grave.
+const graveSize = 16
+
+func (g grave) encode() []byte { return binary.BigEndian.AppendUint64(idKey(g.first), g.last) }
+
+func decodeGrave(b []byte) grave {
+	if len(b) < graveSize {
+		return grave{last: 1<<64 - 1}
+	}
+	return grave{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
 // removeGraves lets go of deletions for which no segment is left that could speak of what they deleted.
 func (f *fold) removeGraves() error {
 	graves := f.tx.Bucket(bucketGraves)
-	oldest := uint64(0)
-	if k, _ := f.tx.Bucket(bucketSegments).Cursor().First(); k != nil {
-		oldest = binary.BigEndian.Uint64(k)
-	}
-	var gone [][]byte
+	changed := make(map[string][]byte) // to nil where it goes
 	c := graves.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
-		own := slotOfGrave(k)
-		if f.segmentBetween(max(binary.BigEndian.Uint64(v), oldest), own.Segment) {
-			continue
-		}
-		gone = append(gone, slices.Clone(k))
-		if err := f.ref(own, -1); err != nil {
-			return err
+		own, g := slotOfGrave(k), decodeGrave(v)
+		needed := f.segmentThatSpeaks(g, own.Segment)
+		switch {
+		case needed == 0:
+			changed[string(k)] = nil
+			if err := f.ref(own, -1); err != nil {
+				return err
+			}
+		case needed != g.first: // so that the next time does not look at the same ones again
+			g.first = needed
+			changed[string(k)] = g.encode()
 		}
 	}
-	for _, k := range gone {
-		if err := graves.Delete(k); err != nil {
+	for k, v := range changed {
+		var err error
+		if v == nil {
+			err = graves.Delete([]byte(k))
+		} else {
+			err = graves.Put([]byte(k), v)
+		}
+		if err != nil {
 			return fmt.Errorf("remove deletion: %w", err)
 		}
 	}
 	return nil
 }
 
-// segmentBetween reports whether a segment from one number up to another, without that, is left.
-func (f *fold) segmentBetween(from, to uint64) bool {
-	k, _ := f.tx.Bucket(bucketSegments).Cursor().Seek(idKey(from))
-	return k != nil && binary.BigEndian.Uint64(k) < to
+// segmentThatSpeaks returns the first segment that may speak of what a deletion in a later one deleted, 0 for none.
+func (f *fold) segmentThatSpeaks(g grave, deletion uint64) uint64 {
+	c := f.tx.Bucket(bucketSegments).Cursor()
+	for k, v := c.Seek(idKey(g.first)); k != nil && idOf(k) <= g.last && idOf(k) < deletion; k, v = c.Next() {
+		var row segmentRow
+		if row.decode(v); row.cleaned <= deletion {
+			return idOf(k)
+		}
+	}
+	return 0
 }
 
 func compare(a, b uint64) int {

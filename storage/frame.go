@@ -57,11 +57,12 @@ var errTorn = errors.New("record is not whole")
 
 // segmentReader reads the frames of a segment, one after the other.
 type segmentReader struct {
-	segment uint64
-	r       io.ReaderAt
-	offset  uint64
-	end     uint64 // how much of the file counts
-	payload []byte
+	segment    uint64
+	generation uint32
+	r          io.ReaderAt
+	offset     uint64
+	end        uint64 // how much of the file counts
+	payload    []byte
 }
 
 // next returns the next record. At the end it is io.EOF; a record that is not whole, does not match its checksum or cannot be decoded is errTorn,
@@ -82,7 +83,7 @@ func (s *segmentReader) next() (*record, error) {
 		s.payload = make([]byte, f.length)
 	}
 	s.payload = s.payload[:f.length]
-	at := place{slotID{s.segment, f.slot}, s.offset + frameSize, f.length}
+	at := place{slotID{s.segment, f.slot}, s.offset + frameSize, f.length, s.generation}
 	if n, err := s.r.ReadAt(s.payload, int64(at.offset)); n < len(s.payload) {
 		return nil, torn(err)
 	}

@@ -31,7 +31,7 @@ var (
 	bucketChunks   = []byte("chunks")   // SHA-256 → chunkRow
 	bucketOpen     = []byte("open")     // id and entry → what is on disk of a session that is open
 	bucketWords    = []byte("words")    // number → word of the dictionary
-	bucketGraves   = []byte("graves")   // slot of a deletion → the oldest segment it is needed for
+	bucketGraves   = []byte("graves")   // slot of a deletion → grave
 	bucketSettings = []byte("settings")
 	bucketShares   = []byte("shares")
 
@@ -263,6 +263,28 @@ func (ix *index) let() {
 	select {
 	case <-closed:
 	case <-time.After(time.Second):
+	}
+}
+
+// generations returns the generation of each segment that the index knows.
+func (ix *index) generations() (map[uint64]uint32, error) {
+	all := make(map[uint64]uint32)
+	err := ix.view(func(tx *bbolt.Tx) error {
+		readGenerations(tx, all)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read segments: %w", err)
+	}
+	return all, nil
+}
+
+func readGenerations(tx *bbolt.Tx, into map[uint64]uint32) {
+	c := tx.Bucket(bucketSegments).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		var row segmentRow
+		row.decode(v)
+		into[idOf(k)] = row.generation
 	}
 }
 

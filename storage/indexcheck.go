@@ -92,7 +92,7 @@ func (ix *index) checkValues(tx *bbolt.Tx) error {
 			return err == nil && (state == Open || p.record.Slot < ends[p.record.Segment])
 		}},
 		{bucketChunks, func(k, v []byte) bool { return len(k) == 32 && len(v) == chunkRowSize }},
-		{bucketGraves, func(k, v []byte) bool { return len(k) == 12 && len(v) == 8 }},
+		{bucketGraves, func(k, v []byte) bool { return len(k) == 12 && len(v) == graveSize }},
 		{bucketOpen, func(k, v []byte) bool { return len(k) == 18 }},
 		{bucketWords, func(k, v []byte) bool {
 			words++

@@ -15,8 +15,16 @@ const (
 	payloadMax  = 64 << 20 // longer than any record; a length above it is damage
 )
 
-// segmentName is the segment's file in the data directory.
+// segmentName is the segment's file in the data directory, as it is first written.
 func segmentName(segment uint64) string { return fmt.Sprintf("log/%06d", segment) }
+
+// generationName is the segment's file once it was rewritten: log/000017.2 the second time.
+func generationName(segment uint64, generation uint32) string {
+	if generation == 0 {
+		return segmentName(segment)
+	}
+	return fmt.Sprintf("%s.%d", segmentName(segment), generation)
+}
 
 // segment is one file of the log that may still have bytes to write or to sync.
 type segment struct {
@@ -113,7 +121,7 @@ func (l *log) put(f frame, parts ...[]byte) place {
 	}
 	seg.slots++
 	seg.size += uint64(len(b.data) - n)
-	return place{slotID{seg.number, f.slot}, b.offset + uint64(n) + frameSize, f.length}
+	return place{slotID: slotID{seg.number, f.slot}, offset: b.offset + uint64(n) + frameSize, length: f.length}
 }
 
 func (l *log) lastBlock(seg *segment) *block {

@@ -72,7 +72,7 @@ func TestTornTail(t *testing.T) {
 		if err := os.WriteFile(segment, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		spans, err := segmentSpans(mustDir(t, dir))
+		spans, err := segmentSpans(mustDir(t, dir), nil)
 		if err != nil || len(spans) != 1 {
 			t.Fatalf("got segments %v, %v", spans, err)
 		}

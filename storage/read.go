@@ -96,6 +96,7 @@ func storedRuns(tx *bbolt.Tx, extents []Extent) ([]run, error) {
 				return nil, err
 			}
 			at.offset += pieceHeadSize
+			at.length -= min(at.length, pieceHeadSize)
 			r.at = at
 		}
 		runs = append(runs, r)

@@ -86,6 +86,21 @@ func (c *recent) mayRemove(segment uint64) bool {
 	return true
 }
 
+// keepOnly reports whether a segment may be rewritten with only these slots. If so, no other of it is found from then on.
+func (c *recent) keepOnly(segment uint64, live map[uint32]bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pins[segment] > 0 {
+		return false
+	}
+	for _, key := range c.lru.Keys() {
+		if at, ok := c.lru.Peek(key); ok && at.Segment == segment && !live[at.Slot] {
+			c.lru.Remove(key)
+		}
+	}
+	return true
+}
+
 // forgetAll is for a log that failed: what was appended lately may not be there.
 func (c *recent) forgetAll() {
 	c.mu.Lock()

@@ -37,8 +37,9 @@ type slotID struct {
 // place is where a record's payload lies.
 type place struct {
 	slotID
-	offset uint64 // of the payload in its segment
-	length uint32 // of the payload
+	offset     uint64 // of the payload in its segment's file
+	length     uint32 // of the payload
+	generation uint32 // of the segment's file
 }
 
 // end is the position after the record.
@@ -76,6 +77,11 @@ type segmentHead struct {
 	PrevEnd  uint64 `cbor:"4,keyasint"` // how much of Prev counts, in bytes
 	Reserved uint64 `cbor:"5,keyasint"` // ids up to this one may have been given
 	Cutoff   uint64 `cbor:"6,keyasint"` // open sessions up to this id go at their end
+
+	// Of a segment that was rewritten, see rewrite.
+	Generation uint32 `cbor:"7,keyasint,omitempty"`
+	Size       uint64 `cbor:"8,keyasint,omitempty"` // of the file, all of which counts, whatever the next segment says
+	Cleaned    uint64 `cbor:"9,keyasint,omitempty"` // what deletions in segments before this one deleted is not in the file
 }
 
 // pieceHead tells which bytes of a body a piece holds.

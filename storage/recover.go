@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -150,32 +151,74 @@ func (s *Store) incomingFiles() (map[uint64]bool, error) {
 // segmentSpan is a segment and how much of it counts.
 type segmentSpan struct {
 	number, end uint64
+	generation  uint32
 	last        bool  // what follows its last whole record is a torn tail
 	damage      error // it is shorter than the next one says, or its head cannot be read
 }
 
+func (s *segmentSpan) file() string { return generationName(s.number, s.generation) }
+
 // unknownEnd is the end of a segment whose next one's head cannot be read: all of it counts.
 const unknownEnd = 1<<64 - 1
 
-// segmentSpans lists the log's segments, oldest first. A segment that a later one skips was given up, and is not among them.
-func segmentSpans(files Files) ([]segmentSpan, error) {
+// parseSegment reads the name of a segment's file.
+func parseSegment(name string) (number uint64, generation uint32, ok bool) {
+	first, second, rewritten := strings.Cut(name, ".")
+	number, err := strconv.ParseUint(first, 10, 64)
+	if err != nil || !rewritten {
+		return number, 0, err == nil
+	}
+	g, err := strconv.ParseUint(second, 10, 32)
+	return number, uint32(g), err == nil && g > 0
+}
+
+// logFiles lists the files of the log: of each segment the generation that known names, or the newest. Files of others are what a crash left of a rewriting.
+func logFiles(files Files, known map[uint64]uint32) (spans, others []segmentSpan, err error) {
 	entries, err := files.ReadDir("log")
 	if err != nil {
-		return nil, fmt.Errorf("list log: %w", err)
+		return nil, nil, fmt.Errorf("list log: %w", err)
 	}
-	var spans []segmentSpan
 	for _, e := range entries {
-		number, err := strconv.ParseUint(e.Name(), 10, 64)
-		if err != nil {
+		number, generation, ok := parseSegment(e.Name())
+		if !ok {
 			continue
 		}
 		info, err := e.Info()
 		if err != nil {
-			return nil, fmt.Errorf("list log: %w", err)
+			return nil, nil, fmt.Errorf("list log: %w", err)
 		}
-		spans = append(spans, segmentSpan{number: number, end: uint64(info.Size())})
+		spans = append(spans, segmentSpan{number: number, generation: generation, end: uint64(info.Size())})
 	}
-	slices.SortFunc(spans, func(a, b segmentSpan) int { return cmp.Compare(a.number, b.number) })
+	rank := func(s segmentSpan) uint64 {
+		if want, ok := known[s.number]; ok && want == s.generation {
+			return 1 << 32
+		}
+		return uint64(s.generation)
+	}
+	slices.SortFunc(spans, func(a, b segmentSpan) int {
+		if a.number != b.number {
+			return cmp.Compare(a.number, b.number)
+		}
+		return cmp.Compare(rank(b), rank(a))
+	})
+	kept := spans[:0]
+	for _, span := range spans {
+		if n := len(kept); n > 0 && kept[n-1].number == span.number {
+			others = append(others, span)
+			continue
+		}
+		kept = append(kept, span)
+	}
+	return kept, others, nil
+}
+
+// segmentSpans lists the log's segments, oldest first. A segment that a later one skips was given up, and is not among them. known tells the generations that
+// the index has.
+func segmentSpans(files Files, known map[uint64]uint32) ([]segmentSpan, error) {
+	spans, _, err := logFiles(files, known)
+	if err != nil {
+		return nil, err
+	}
 	var kept []segmentSpan
 	prev := position{Segment: 1<<64 - 1}
 	for i := len(spans) - 1; i >= 0; i-- {
@@ -184,13 +227,19 @@ func segmentSpans(files Files) ([]segmentSpan, error) {
 			continue
 		}
 		span.last = len(kept) == 0
-		if span.number == prev.Segment {
+		if span.number == prev.Segment && span.generation == 0 {
 			if span.end < prev.Offset && prev.Offset != unknownEnd {
 				span.damage = fmt.Errorf("it is %d bytes long, the next segment says %d", span.end, prev.Offset)
 			}
 			span.end = min(span.end, prev.Offset)
 		}
 		head, begun, err := readSegmentHead(files, span)
+		if err == nil && span.generation > 0 && head.Size > 0 {
+			if span.end < head.Size {
+				span.damage = fmt.Errorf("it is %d bytes long, its head says %d", span.end, head.Size)
+			}
+			span.end = min(span.end, head.Size)
+		}
 		switch {
 		case errors.Is(err, migrations.ErrNewer):
 			return nil, err
@@ -208,26 +257,21 @@ func segmentSpans(files Files) ([]segmentSpan, error) {
 
 // newestSegment returns the highest number of a segment file, whatever it holds.
 func newestSegment(files Files) (newest uint64, err error) {
-	entries, err := files.ReadDir("log")
-	if err != nil {
-		return 0, fmt.Errorf("list log: %w", err)
+	spans, _, err := logFiles(files, nil)
+	for _, span := range spans {
+		newest = max(newest, span.number)
 	}
-	for _, e := range entries {
-		if number, err := strconv.ParseUint(e.Name(), 10, 64); err == nil {
-			newest = max(newest, number)
-		}
-	}
-	return newest, nil
+	return newest, err
 }
 
 // readSegmentHead reads the segment's first record. Where that is an error, begun tells whether whole records follow.
 func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun bool, err error) {
-	f, err := files.OpenFile(segmentName(span.number), os.O_RDONLY)
+	f, err := files.OpenFile(span.file(), os.O_RDONLY)
 	if err != nil {
 		return segmentHead{}, true, fmt.Errorf("open log segment: %w", err)
 	}
 	defer f.Close()
-	r := segmentReader{segment: span.number, r: f, end: span.end}
+	r := segmentReader{segment: span.number, generation: span.generation, r: f, end: span.end}
 	rec, err := r.next()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -236,7 +280,7 @@ func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun boo
 		return segmentHead{}, r.resync(), fmt.Errorf("read its head: %w", err)
 	case rec.kind == recordHole: // the head was damaged
 		return segmentHead{Prev: span.number - 1, PrevEnd: unknownEnd}, true, nil
-	case rec.kind != recordSegment || rec.head.Segment != span.number:
+	case rec.kind != recordSegment || rec.head.Segment != span.number || rec.head.Generation != span.generation:
 		return segmentHead{}, true, errors.New("read its head: it begins with another record")
 	case rec.head.Version > formatVersion:
 		return segmentHead{}, true, fmt.Errorf("read log segment %d: its format is %d: %w", span.number, rec.head.Version, migrations.ErrNewer)
@@ -246,16 +290,23 @@ func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun boo
 
 // replay takes what the log has beyond the index into it. It returns the records that name chunks whose incoming files are still there.
 func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
-	spans, err := segmentSpans(s.files)
+	known, err := s.index.generations()
+	if err != nil {
+		return nil, err
+	}
+	spans, err := segmentSpans(s.files, known)
 	if err != nil {
 		return nil, err
 	}
 	applied := s.index.snapshot().Applied
 	end := applied
-	known := applied.Segment == 0 // whether the end of what was applied is there
+	found := applied.Segment == 0 // whether the end of what was applied is there
 	for _, span := range spans {
 		if span.damage != nil {
 			s.logger.Error("the log is damaged", "segment", span.number, "error", span.damage)
+		}
+		if g, ok := known[span.number]; ok && g != span.generation {
+			return nil, fmt.Errorf("log segment %d: the file that the index knows is gone, there is %s (%w)", span.number, span.file(), errIndexDamaged)
 		}
 		if span.number < applied.Segment {
 			continue
@@ -263,7 +314,7 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 		from := uint64(0)
 		if span.number == applied.Segment {
 			from = applied.Offset
-			known = from <= span.end
+			found = from <= span.end
 		}
 		at, err := s.replaySegment(span, from, func(rec *record) {
 			if rec.kind == recordNamed && leftover[rec.named.Incoming] {
@@ -275,7 +326,7 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 		}
 		end = position{span.number, at}
 	}
-	if !known {
+	if !found {
 		s.logger.Error("the log is damaged: what was written is gone", "segment", applied.Segment, "to", applied.Offset)
 	}
 	newest, err := newestSegment(s.files)
@@ -288,12 +339,12 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 
 // replaySegment takes the segment's records from an offset on into the index, and returns where they end.
 func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record)) (uint64, error) {
-	f, err := s.files.OpenFile(segmentName(span.number), os.O_RDONLY)
+	f, err := s.files.OpenFile(span.file(), os.O_RDONLY)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	r := segmentReader{segment: span.number, r: f, offset: from, end: span.end}
+	r := segmentReader{segment: span.number, generation: span.generation, r: f, offset: from, end: span.end}
 	var batch []*record
 	bytes := 0
 	apply := func() error {
@@ -391,7 +442,7 @@ func (s *Store) rebuildIndex(damage error, end position) error {
 		return err
 	}
 	s.salvage(aside)
-	spans, err := segmentSpans(s.files)
+	spans, err := segmentSpans(s.files, nil)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
+	"strings"
 
 	"go.etcd.io/bbolt"
 )
@@ -310,28 +310,33 @@ func (s *Store) sweep(clean bool) error {
 }
 
 // sweepLog removes segments that were given up, and those that a crash kept from being unlinked once the index had let go of them:
-// to a later rebuilding they would bring deleted sessions back.
+// to a later rebuilding they would bring deleted sessions back. So it does with the files of a rewriting, finished or not, that the index does not name.
 func (s *Store) sweepLog() error {
+	known, err := s.index.generations()
+	if err != nil {
+		return err
+	}
+	spans, others, err := logFiles(s.files, known)
+	if err != nil {
+		return err
+	}
+	applied := s.index.snapshot().Applied.Segment
+	for _, span := range spans {
+		if _, ok := known[span.number]; !ok && span.number < applied {
+			s.removeFile(span.file())
+		}
+	}
+	for _, span := range others {
+		s.removeFile(span.file())
+	}
 	entries, err := s.files.ReadDir("log")
 	if err != nil {
 		return fmt.Errorf("list log: %w", err)
 	}
-	applied := s.index.snapshot().Applied.Segment
-	var unknown []string
-	err = s.index.view(func(tx *bbolt.Tx) error {
-		for _, e := range entries {
-			number, err := strconv.ParseUint(e.Name(), 10, 64)
-			if err == nil && number < applied && tx.Bucket(bucketSegments).Get(idKey(number)) == nil {
-				unknown = append(unknown, segmentName(number))
-			}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), unfinished) {
+			s.removeFile("log/" + e.Name())
 		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, name := range unknown {
-		s.removeFile(name)
 	}
 	return nil
 }

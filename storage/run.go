@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+
+	"go.etcd.io/bbolt"
 )
 
 // run is a part of a body that is on disk, or in the log's memory: a slot of the log, a chunk, or an incoming file.
@@ -69,12 +71,34 @@ func (s *Store) readIncoming(in *incoming, p []byte, at uint64) (int, error) {
 	}
 }
 
-// readLog reads bytes of a record's payload, from memory where they are not written yet.
+// readLog reads bytes of a record, from memory where they are not written yet. The place ends where the record does, and may begin anywhere in it.
 func (s *Store) readLog(p []byte, at place, within uint64) (int, error) {
 	if s.log.readMemory(p, at.Segment, at.offset+within) {
 		return len(p), nil
 	}
-	return s.readFile(segmentName(at.Segment), p, at.offset+within)
+	for {
+		n, err := s.readFile(generationName(at.Segment, at.generation), p, at.offset+within)
+		if !errors.Is(err, fs.ErrNotExist) || !s.moved(&at) {
+			return n, err
+		}
+	}
+}
+
+// moved looks a place up whose file is gone, and reports whether its segment was rewritten since the place was found.
+func (s *Store) moved(at *place) bool {
+	if s.index == nil { // Verify has none
+		return false
+	}
+	var now place
+	err := s.index.view(func(tx *bbolt.Tx) (err error) {
+		now, err = findSlot(tx, at.slotID)
+		return err
+	})
+	if err != nil || now.generation == at.generation || now.length+frameSize < at.length {
+		return false
+	}
+	at.offset, at.generation = now.end().Offset-uint64(at.length), now.generation
+	return true
 }
 
 func (s *Store) readFile(name string, p []byte, at uint64) (int, error) {
@@ -110,7 +134,7 @@ func (s *Store) readSession(at place) (*Session, error) {
 // not there errGone.
 func (s *Store) readRecord(at place) ([]byte, error) {
 	b := make([]byte, frameSize+int(at.length))
-	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize}, 0); err != nil {
+	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize, at.generation}, 0); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w (%w)", errGone, err)
 		}
@@ -133,7 +157,7 @@ func (s *Store) checkRuns(runs []run) error {
 		if r.chunk != nil || r.in != nil {
 			continue
 		}
-		if _, err := s.readRecord(place{r.at.slotID, r.at.offset - pieceHeadSize, r.at.length}); err != nil { // its length is the record's
+		if _, err := s.readRecord(place{r.at.slotID, r.at.offset - pieceHeadSize, r.at.length + pieceHeadSize, r.at.generation}); err != nil {
 			return err
 		}
 	}

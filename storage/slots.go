@@ -61,7 +61,9 @@ func findSlot(tx *bbolt.Tx, id slotID) (place, error) {
 	if len(v) < i+slotSize || binary.LittleEndian.Uint32(v[i+4:]) == 0 {
 		return place{}, fmt.Errorf("find record %d of segment %d: %w", id.Slot, id.Segment, errGone)
 	}
-	return place{id, uint64(binary.LittleEndian.Uint32(v[i:])), binary.LittleEndian.Uint32(v[i+4:])}, nil
+	var row segmentRow
+	row.decode(tx.Bucket(bucketSegments).Get(idKey(id.Segment)))
+	return place{id, uint64(binary.LittleEndian.Uint32(v[i:])), binary.LittleEndian.Uint32(v[i+4:]), row.generation}, nil
 }
 
 // countSlots shows each slot of a segment with its number, and returns what the segment's row is to count: the bytes and the number of those that are named.
@@ -84,7 +86,7 @@ func countSlots(tx *bbolt.Tx, segment uint64, see func(n uint32, s slot)) (live,
 
 // The stored sizes of a segmentRow and a chunkRow.
 const (
-	segmentRowSize = 25
+	segmentRowSize = 37
 	chunkRowSize   = 8
 )
 
@@ -93,14 +95,24 @@ type segmentRow struct {
 	size, live uint64 // bytes
 	slots      uint64 // live ones
 	sealed     bool
+	generation uint32 // of its file: how often it was rewritten
+	cleaned    uint64 // what deletions in segments before this one deleted is not in the file
 }
+
+// sparse reports whether less than half of the segment is live: rewriting it copies no more bytes than it frees.
+func (r *segmentRow) sparse() bool {
+	return r.sealed && r.slots > 0 && 2*r.stored() < r.size
+}
+
+// stored is the size of a file that holds only what is live, but for its head.
+func (r *segmentRow) stored() uint64 { return r.live + r.slots*frameSize }
 
 func (r *segmentRow) decode(b []byte) {
 	if len(b) < segmentRowSize {
 		return
 	}
 	le := binary.LittleEndian
-	*r = segmentRow{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), b[24] != 0}
+	*r = segmentRow{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), b[24] != 0, le.Uint32(b[25:]), le.Uint64(b[29:])}
 }
 
 func (r *segmentRow) encode() []byte {
@@ -108,10 +120,12 @@ func (r *segmentRow) encode() []byte {
 	b := le.AppendUint64(make([]byte, 0, segmentRowSize), r.size)
 	b = le.AppendUint64(b, r.live)
 	b = le.AppendUint64(b, r.slots)
+	sealed := byte(0)
 	if r.sealed {
-		return append(b, 1)
+		sealed = 1
 	}
-	return append(b, 0)
+	b = le.AppendUint32(append(b, sealed), r.generation)
+	return le.AppendUint64(b, r.cleaned)
 }
 
 // chunkRow is what the index keeps of a chunk: its length, and how many bodies name it.

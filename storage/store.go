@@ -31,6 +31,8 @@ type Config struct {
 	Logger   *slog.Logger // nil: no logs
 	Files    Files        // nil: the disk
 	Now      func() time.Time
+
+	still bool // no segment is rewritten: for tests that compare what is on disk
 }
 
 // formatVersion is the version of the stored format, which each segment's head names.
@@ -60,6 +62,10 @@ type Store struct {
 	chains  sync.Mutex // held while a Chain is looked for and appended
 	derived *derived
 	live    live
+
+	cleaning    *cleaning
+	cleaners    sync.WaitGroup
+	endCleaning context.CancelFunc
 
 	ready      *recordings   // for the workers
 	noted      *recordings   // for the writer
@@ -115,6 +121,11 @@ func OpenStore(cfg Config) (*Store, error) {
 	if !s.unclean && !s.index.isSmall() { // else it was just looked through
 		s.digesting.Go(func() { s.index.preread(ctx.Done()) })
 	}
+	cleaning, endCleaning := context.WithCancel(context.Background())
+	s.endCleaning = endCleaning
+	if !cfg.still {
+		s.cleaners.Go(func() { s.cleaner(cleaning) })
+	}
 	return s, nil
 }
 
@@ -124,7 +135,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
 		closing: make(chan struct{}), ended: make(chan struct{}), wrote: make(chan struct{}, 1),
-		digests: make(chan digestJob, digestQueue),
+		digests: make(chan digestJob, digestQueue), cleaning: newCleaning(),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -215,7 +226,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.endDigests()
+	s.endCleaning()
 	s.digesting.Wait()
+	s.cleaners.Wait()
 	for _, r := range s.live.all() {
 		r.End(Interrupted, "Millpond was stopped")
 	}

@@ -51,6 +51,7 @@ func Verify(dir string, full bool, report func(problem string)) (looked Verified
 	v := &verifier{files: files, full: full, report: report, refs: make(map[slotID]uint32), chunks: make(map[string]chunkRow)}
 	v.store = &Store{files: files, handles: newHandles(files), log: &log{files: files}}
 	defer v.store.handles.close()
+	v.generations = indexGenerations(filepath.Join(dir, "index.db"))
 	if err := v.log(); err != nil {
 		return v.looked, fmt.Errorf("verify log: %w", err)
 	}
@@ -66,7 +67,9 @@ type verifier struct {
 	full   bool
 	report func(string)
 
-	looked Verified
+	looked      Verified
+	generations map[uint64]uint32 // of each segment, as the index knows it
+
 	ends   map[uint64]uint64   // how far each segment's records are whole
 	refs   map[slotID]uint32   // what names each slot
 	chunks map[string]chunkRow // what names each chunk
@@ -77,7 +80,7 @@ func (v *verifier) problem(format string, args ...any) { v.report(fmt.Sprintf(fo
 // log walks the records of all segments.
 func (v *verifier) log() error {
 	v.ends = make(map[uint64]uint64)
-	spans, err := segmentSpans(v.files)
+	spans, err := segmentSpans(v.files, v.generations)
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (v *verifier) log() error {
 }
 
 func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
-	f, err := v.files.OpenFile(segmentName(span.number), os.O_RDONLY)
+	f, err := v.files.OpenFile(span.file(), os.O_RDONLY)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +105,7 @@ func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
 	if span.damage != nil {
 		v.problem("log segment %d: %v", span.number, span.damage)
 	}
-	r := segmentReader{segment: span.number, r: f, end: span.end}
+	r := segmentReader{segment: span.number, generation: span.generation, r: f, end: span.end}
 	for {
 		if v.full {
 			_, err = r.next()
@@ -126,6 +129,30 @@ func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
 		}
 		v.problem("log segment %d: damaged from byte %d to byte %d", span.number, bad, r.offset)
 	}
+}
+
+// indexGenerations returns the generations of segments that an index knows which nobody has open, as far as it can be read.
+func indexGenerations(path string) map[uint64]uint32 {
+	known := make(map[uint64]uint32)
+	_ = func() (err error) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer recoverDamage(&err)
+		if _, err := os.Stat(path); err != nil {
+			return err
+		}
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bbolt.Tx) error {
+			if tx.Bucket(bucketSegments) != nil {
+				readGenerations(tx, known)
+			}
+			return nil
+		})
+	}()
+	return known
 }
 
 // openIndex checks the index, where there is one: the next start makes a missing one from the log.
@@ -289,9 +316,9 @@ func (v *verifier) session(tx *bbolt.Tx, id uint64, at rowPlace) {
 			continue
 		}
 		for _, r := range runs {
-			if r.chunk == nil && uint64(r.at.length) != r.length+pieceHeadSize {
+			if r.chunk == nil && uint64(r.at.length) != r.length {
 				v.problem("session %d: %s: record %d of segment %d has %d bytes of it, want %d",
-					id, side.stream(), r.at.Slot, r.at.Segment, r.at.length-pieceHeadSize, r.length)
+					id, side.stream(), r.at.Slot, r.at.Segment, r.at.length, r.length)
 			}
 		}
 	}
