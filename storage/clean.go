@@ -340,6 +340,7 @@ func (s *Store) adopt(r *rewriting) error {
 	}
 	s.unlink(gone)
 	s.cleaning.add(gone.sparse...)
+	s.retention.look()
 	return err
 }
 

@@ -230,7 +230,9 @@ func (s *Store) applyThrough(end position) error {
 	s.toApply = nil
 	s.unlink(gone)
 	s.cleaning.add(gone.sparse...)
+	s.retention.look()
 	for _, in := range s.chunksToName {
+		s.incomings.bytes.Add(-in.length)
 		if in.duplicate || in.lost {
 			s.removeFile(incomingName(in.number))
 		}

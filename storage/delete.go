@@ -17,7 +17,7 @@ func (s *Store) Delete(ctx context.Context, ids []uint64) (int, error) {
 	for len(ids) > 0 {
 		step := ids[:min(len(ids), deleteStep)]
 		ids = ids[len(step):]
-		n, err := s.deleteSome(ctx, step)
+		n, err := s.deleteSome(ctx, step, nil)
 		count += n
 		if err != nil {
 			return count, fmt.Errorf("delete sessions: %w", err)
@@ -26,7 +26,8 @@ func (s *Store) Delete(ctx context.Context, ids []uint64) (int, error) {
 	return count, nil
 }
 
-func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
+// deleteSome removes sessions in one commit, but for those that spare names once no record can be amended; nil spares none.
+func (s *Store) deleteSome(ctx context.Context, ids []uint64, spare func(uint64) bool) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -34,6 +35,9 @@ func (s *Store) deleteSome(ctx context.Context, ids []uint64) (int, error) {
 	defer s.amending.Unlock()
 	var open, ended []uint64
 	for _, id := range ids {
+		if spare != nil && spare(id) {
+			continue
+		}
 		if r := s.live.get(id); r != nil && s.doom(r) {
 			open = append(open, id)
 		} else if s.has(id) {
@@ -107,12 +111,17 @@ func (s *Store) DeleteThrough(ctx context.Context, cutoff uint64) (int, error) {
 
 // Annotate changes what people put on a session: Pinned, Note, Color. An unknown id is fs.ErrNotExist.
 func (s *Store) Annotate(id uint64, fn func(*Session)) error {
+	unpinned := false
 	if err := s.amend(id, func(session *Session) {
 		changed := *session
 		fn(&changed)
+		unpinned = session.Pinned && !changed.Pinned
 		session.Pinned, session.Note, session.Color = changed.Pinned, changed.Note, changed.Color
 	}); err != nil {
 		return fmt.Errorf("annotate session %d: %w", id, err)
+	}
+	if unpinned {
+		s.retention.unpinned(id)
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 		return 0, errLost
 	}
 	in.length, in.crc = length, crc
+	s.incomings.bytes.Add(uint64(len(p)))
 	b.runs[len(b.runs)-1].length = length
 	b.disk = in.start + length
 	r.mu.Unlock()
@@ -128,6 +129,7 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 			}
 			r.mu.Lock() // the committer may be marking it
 			in.length, in.crc = length, crc
+			s.incomings.bytes.Add(uint64(n))
 			r.mu.Unlock()
 			at += uint64(n)
 		}
@@ -145,6 +147,7 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 // discard removes an incoming file that no record speaks of.
 func (s *Store) discard(in *incoming) {
 	s.incomings.drop(in)
+	s.incomings.bytes.Add(-in.length)
 	in.file.Close()
 	if err := s.files.Remove(incomingName(in.number)); err != nil {
 		s.logger.Warn("remove incoming file", "error", err)

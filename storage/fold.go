@@ -29,6 +29,7 @@ type fold struct {
 
 	mayRemove func(segment uint64) bool // nil: none may be removed
 	dropped   dropped
+	grown     filesSize // by what of the transaction; what shrank wraps around
 }
 
 // dropped is what no longer has a reference, to be unlinked once the transaction stands.
@@ -76,6 +77,8 @@ func (ix *index) fold(read func(place) (*Session, error), mayRemove func(uint64)
 	}
 	ix.mu.Lock()
 	ix.state = f.state
+	ix.sizes.log += f.grown.log
+	ix.sizes.chunks += f.grown.chunks
 	ix.mu.Unlock()
 	return f.dropped, nil
 }
@@ -388,6 +391,7 @@ func (f *fold) refExtent(e Extent, by int) error {
 	if c == nil {
 		c = new(chunkRow)
 		c.decode(f.tx.Bucket(bucketChunks).Get(e.Chunk))
+		f.grown.chunks -= uint64(c.length)
 		f.chunks[key] = c
 	}
 	c.length = uint32(e.Length)

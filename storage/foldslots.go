@@ -23,6 +23,7 @@ func (f *fold) segment(number uint64) *segmentRow {
 	if s == nil {
 		s = new(segmentRow)
 		s.decode(f.tx.Bucket(bucketSegments).Get(idKey(number)))
+		f.grown.log -= s.size
 		f.segments[number] = s
 	}
 	return s
@@ -122,6 +123,7 @@ func (f *fold) finish() error {
 		return err
 	}
 	for number, s := range f.segments {
+		f.grown.log += s.size
 		if s.sparse() && number < f.state.Applied.Segment {
 			f.dropped.sparse = append(f.dropped.sparse, number)
 		}
@@ -158,6 +160,7 @@ func (f *fold) putChunks() error {
 	bucket := f.tx.Bucket(bucketChunks)
 	for key, c := range f.chunks {
 		if c.refs > 0 {
+			f.grown.chunks += uint64(c.length)
 			if err := bucket.Put([]byte(key), c.encode()); err != nil {
 				return fmt.Errorf("put chunk: %w", err)
 			}

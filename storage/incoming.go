@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -104,6 +105,8 @@ type incomings struct {
 	room *sync.Cond
 	open map[*incoming]struct{}
 	full []*incoming
+
+	bytes atomic.Uint64 // of the files that are no chunks in the index yet
 
 	limit int // fullLimit, but for tests
 }

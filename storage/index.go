@@ -58,6 +58,7 @@ type index struct {
 	db    *bbolt.DB
 	dict  dictionary
 	state indexState              // of the last commit; under mu
+	sizes filesSize               // as of the last commit; under mu
 	open  map[uint64]*openSession // by the one goroutine that applies
 
 	rowsLooked atomic.Uint64 // by scans
@@ -155,7 +156,7 @@ func (ix *index) connect() (err error) {
 // load reads what is held in memory.
 func (ix *index) load() (err error) {
 	defer recoverDamage(&err)
-	return ix.db.View(func(tx *bbolt.Tx) error {
+	return ix.db.View(func(tx *bbolt.Tx) (err error) {
 		for _, name := range append([][]byte{bucketSettings, bucketShares}, bucketsOfLog...) {
 			if tx.Bucket(name) == nil {
 				return fmt.Errorf("read index: no bucket %s", name)
@@ -170,8 +171,10 @@ func (ix *index) load() (err error) {
 		if err := ix.dict.load(tx.Bucket(bucketWords)); err != nil {
 			return fmt.Errorf("read words: %w", err)
 		}
-		open, err := loadOpen(tx.Bucket(bucketOpen))
-		ix.open = open
+		if ix.sizes, err = loadFilesSize(tx); err != nil {
+			return err
+		}
+		ix.open, err = loadOpen(tx.Bucket(bucketOpen))
 		return err
 	})
 }

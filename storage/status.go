@@ -2,10 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"os"
-	"path"
-	"sync"
-	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -16,10 +12,11 @@ type Status struct {
 	Open         int
 	LastID       uint64 // the newest id given
 	DurableUntil uint64 // every ended session up to this id is durable
-	Bytes        uint64 // on disk: log, chunks, incoming, index, derived
+	Bytes        uint64 // on disk: log, chunks, incoming, index, derived; 0 while the index is made again
 	Free         uint64 // bytes the file system has left
 	Total        uint64 // bytes the file system holds
 	Problem      string // why capture does not work now, for people; empty when it does. "the disk is full: …"
+	Retention    Retention
 }
 
 // Status returns how the store is now.
@@ -37,8 +34,11 @@ func (s *Store) Status() Status {
 		}
 		r.mu.Unlock()
 	}
-	st.Bytes = s.usage.bytes(s.bytes)
 	st.Free, st.Total, _ = s.files.Space()
+	if use, err := s.use(); err == nil {
+		st.Bytes = use.sessions() + use.indexFree + use.derived
+		st.Retention = s.retentionNow(use.sessions(), st.Free)
+	}
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
 	} else if s.room.isFull() {
@@ -79,46 +79,56 @@ func (s *Store) countSessions(live []*Recording) (n uint64) {
 	return n
 }
 
-// usageAge is how old the sum of all files' sizes may be: it asks for the size of each file.
-const usageAge = 5 * time.Second
+// filesSize is how many bytes the files have that the index names.
+type filesSize struct{ log, chunks uint64 }
 
-// usage remembers what the data directory takes.
-type usage struct {
-	mu   sync.Mutex
-	sum  uint64
-	when time.Time
+// loadFilesSize adds up what the index says of each file.
+func loadFilesSize(tx *bbolt.Tx) (sum filesSize, err error) {
+	err = tx.Bucket(bucketSegments).ForEach(func(_, v []byte) error {
+		var row segmentRow
+		row.decode(v)
+		sum.log += row.size
+		return nil
+	})
+	if err != nil {
+		return sum, fmt.Errorf("read segments: %w", err)
+	}
+	err = tx.Bucket(bucketChunks).ForEach(func(_, v []byte) error {
+		var row chunkRow
+		row.decode(v)
+		sum.chunks += uint64(row.length)
+		return nil
+	})
+	if err != nil {
+		return sum, fmt.Errorf("read chunks: %w", err)
+	}
+	return sum, nil
 }
 
-func (u *usage) bytes(add func() uint64) uint64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.when.IsZero() || time.Since(u.when) > usageAge {
-		u.sum, u.when = add(), time.Now()
-	}
-	return u.sum
+// diskUse is what sessions take of the disk, in bytes.
+type diskUse struct {
+	filesSize
+	incoming  uint64
+	index     uint64 // its file
+	indexFree uint64 // of that, what waits to be used again: the file does not shrink
+	derived   uint64
 }
 
-// bytes adds up what lies in the data directory.
-func (s *Store) bytes() (sum uint64) {
-	if info, err := os.Stat(s.index.path); err == nil {
-		sum += uint64(info.Size())
-	}
-	var add func(dir string)
-	add = func(dir string) {
-		entries, err := s.files.ReadDir(dir)
-		if err != nil {
-			return // not there, or gone meanwhile
-		}
-		for _, e := range entries {
-			if e.IsDir() {
-				add(path.Join(dir, e.Name()))
-			} else if info, err := e.Info(); err == nil {
-				sum += uint64(info.Size())
-			}
-		}
-	}
-	for _, dir := range []string{"log", "chunks", "incoming", "derived"} {
-		add(dir)
-	}
-	return sum
+// sessions is what is there of sessions: deleting makes it less.
+func (u diskUse) sessions() uint64 { return u.log + u.chunks + u.incoming + u.index - u.indexFree }
+
+// use returns what the sessions take, as of the last commit, from what is counted: no file is looked at.
+func (s *Store) use() (u diskUse, err error) {
+	err = s.index.view(func(tx *bbolt.Tx) error {
+		stats := tx.DB().Stats()
+		u.index = uint64(tx.Size())
+		u.indexFree = min(uint64(stats.FreePageN+stats.PendingPageN)*uint64(tx.DB().Info().PageSize), u.index)
+		u.filesSize = s.index.sizes // view holds what guards it
+		return nil
+	})
+	u.incoming = s.incomings.bytes.Load()
+	s.derived.mu.Lock()
+	u.derived = uint64(s.derived.total)
+	s.derived.mu.Unlock()
+	return u, err
 }

@@ -56,9 +56,11 @@ type Store struct {
 	slow    SlowDisk
 	budget  *budget
 	crowd   crowd
-	usage   usage
 	feeds   feeds
 	recent  *recent
+
+	retention *retention
+
 	chains  sync.Mutex // held while a Chain is looked for and appended
 	derived *derived
 	live    live
@@ -67,18 +69,18 @@ type Store struct {
 	cleaners    sync.WaitGroup
 	endCleaning context.CancelFunc
 
-	ready      *recordings   // for the workers
-	noted      *recordings   // for the writer
-	wrote      chan struct{} // has a value when the writer has left something to commit
-	incomings  *incomings
-	workers    sync.WaitGroup
-	digests    chan digestJob
-	digesting  sync.WaitGroup
-	endDigests context.CancelFunc
-	unclean    bool // the process before did not close the store, or its index was damaged
-	closing    chan struct{}
-	ended      chan struct{} // the committer has
-	closed     atomic.Bool
+	ready     *recordings   // for the workers
+	noted     *recordings   // for the writer
+	wrote     chan struct{} // has a value when the writer has left something to commit
+	incomings *incomings
+	workers   sync.WaitGroup
+	digests   chan digestJob
+	upkeep    sync.WaitGroup // digester, retainer and preread
+	endUpkeep context.CancelFunc
+	unclean   bool // the process before did not close the store, or its index was damaged
+	closing   chan struct{}
+	ended     chan struct{} // the committer has
+	closed    atomic.Bool
 
 	incomingNumber atomic.Uint64
 	reserved       atomic.Uint64
@@ -112,14 +114,15 @@ func OpenStore(cfg Config) (*Store, error) {
 	go s.writer(s.closing, written)
 	go s.committer(written, s.ended)
 	ctx, cancel := context.WithCancel(context.Background())
-	s.endDigests = cancel
+	s.endUpkeep = cancel
 	below := uint64(0)
 	if s.unclean {
 		below = s.live.newest() + 1
 	}
-	s.digesting.Go(func() { s.digester(ctx, below) })
+	s.upkeep.Go(func() { s.digester(ctx, below) })
+	s.upkeep.Go(func() { s.retainer(ctx) })
 	if !s.unclean && !s.index.isSmall() { // else it was just looked through
-		s.digesting.Go(func() { s.index.preread(ctx.Done()) })
+		s.upkeep.Go(func() { s.index.preread(ctx.Done()) })
 	}
 	cleaning, endCleaning := context.WithCancel(context.Background())
 	s.endCleaning = endCleaning
@@ -132,7 +135,7 @@ func OpenStore(cfg Config) (*Store, error) {
 func openStore(cfg Config) (_ *Store, err error) {
 	s := &Store{
 		files: cfg.Files, logger: cfg.Logger, now: cfg.Now, slow: cfg.SlowDisk, budget: newBudget(cfg.SlowDisk),
-		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(),
+		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(), retention: newRetention(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
 		closing: make(chan struct{}), ended: make(chan struct{}), wrote: make(chan struct{}, 1),
 		digests: make(chan digestJob, digestQueue), cleaning: newCleaning(),
@@ -225,9 +228,9 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.endDigests()
+	s.endUpkeep()
 	s.endCleaning()
-	s.digesting.Wait()
+	s.upkeep.Wait()
 	s.cleaners.Wait()
 	for _, r := range s.live.all() {
 		r.End(Interrupted, "Millpond was stopped")
