@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,17 +161,7 @@ func TestBytesAfterAResponseAreTold(t *testing.T) {
 // TestRecordedBodyWaitsForTheDisk: a body that goes to where a modifier moved it is held back like any other, and none of it is lost.
 func TestRecordedBodyWaitsForTheDisk(t *testing.T) {
 	const size = 80 << 20
-	path := filepath.Join(t.TempDir(), "data")
-	dir, err := storage.OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk := storagetest.NewDisk(dir)
-	store, err := storage.OpenStore(storage.Config{Dir: path, Files: disk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store, disk := storeOnDisk(t)
 	release := disk.Stall(storagetest.Write | storagetest.Sync)
 	defer release()
 	rec := store.Begin(storage.Session{})

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
-	"log/slog"
 	"net/http"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -25,17 +23,7 @@ import (
 // While the disk takes nothing, a large body waits once its recording's memory is used up; other streams of its connection do not wait, and nothing is lost.
 func TestHTTP2StalledDiskHoldsItsStreamOnly(t *testing.T) {
 	const size = 80 << 20
-	path := filepath.Join(t.TempDir(), "data")
-	dir, err := storage.OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk := storagetest.NewDisk(dir)
-	store, err := storage.OpenStore(storage.Config{Dir: path, Files: disk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store, disk := storeOnDisk(t)
 	var sent atomic.Int64
 	h := startHTTP2(t, Config{Store: store}, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/small" {
@@ -90,17 +78,7 @@ func TestHTTP2StalledDiskHoldsItsStreamOnly(t *testing.T) {
 // They are held back all the same, and kept whole.
 func TestHTTP2StalledDiskHoldsWideWindows(t *testing.T) {
 	const streams, size = 100, 3 << 20
-	path := filepath.Join(t.TempDir(), "data")
-	dir, err := storage.OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk := storagetest.NewDisk(dir)
-	store, err := storage.OpenStore(storage.Config{Dir: path, Files: disk, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store, disk := storeOnDisk(t)
 	h := startHTTP2(t, Config{Store: store}, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/small" {
 			io.WriteString(w, "small")

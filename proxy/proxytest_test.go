@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"millpond/storage"
+	"millpond/storage/storagetest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -80,6 +82,23 @@ func startHarness(t testing.TB, cfg Config) *harness {
 		}
 	})
 	return &harness{t: t, p: p, store: cfg.Store, addr: l.Addr().String()}
+}
+
+// storeOnDisk opens a store on a disk that the test can stall. The test's end closes it, after the proxy that it is for.
+func storeOnDisk(t *testing.T) (*storage.Store, *storagetest.Disk) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "data")
+	dir, err := storage.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(dir)
+	store, err := storage.OpenStore(storage.Config{Dir: path, Files: disk, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store, disk
 }
 
 type lockedWriter struct {
