@@ -45,7 +45,7 @@ func (h *http1) toProxy() bool { return h.inside == nil && h.c.under.reverse == 
 func hideCredentials(raw []byte) []byte { return editLines(raw, fieldOfCredentials, hideRest) }
 
 // hideMentions returns what was sent in the place of a head, whole or cut short, without what may be credentials: the rest of each line that names
-// Proxy-Authorization, wherever it does, and a user's name and password before the host of CONNECT.
+// Proxy-Authorization, wherever it does, and a user's name and password before the host of CONNECT, or what may be the beginning of one.
 func hideMentions(raw []byte) []byte {
 	return editLines(hideUserinfo(raw), mentionOfCredentials, hideRest)
 }
@@ -116,13 +116,29 @@ func mentionOfCredentials(line []byte) int {
 	return -1
 }
 
-// hideUserinfo returns a CONNECT request without what stands before the host: such a target is refused, and may hold a password.
+// hideUserinfo returns a CONNECT request without what stands before the host: such a target is refused, and may hold a password. Where the line was cut off within the
+// target, all of that may be one.
 func hideUserinfo(raw []byte) []byte {
-	method := []byte(http.MethodConnect + " ")
-	line, _, _ := bytes.Cut(raw, []byte("\n"))
-	at := bytes.LastIndexByte(line, '@')
-	if at < 0 || !bytes.HasPrefix(line, method) {
+	line, _, ended := bytes.Cut(raw, []byte("\n"))
+	method := bytes.TrimLeft(line, " \t")
+	if i := bytes.IndexAny(method, " \t"); i < 0 || !bytes.EqualFold(method[:i], []byte(http.MethodConnect)) {
 		return raw
 	}
-	return slices.Concat(method, []byte(notKept), raw[at:])
+	from := len(line) - len(method) + len(http.MethodConnect) + 1
+	if !ended && !beginsVersion(line[from:]) {
+		return slices.Concat(line[:from], []byte(notKept))
+	}
+	at := bytes.LastIndexByte(line, '@')
+	if at < 0 {
+		return raw
+	}
+	return slices.Concat(line[:from], []byte(notKept), raw[at:])
+}
+
+// beginsVersion reports whether what follows a method, cut off, has come to the version, so that the target is whole.
+func beginsVersion(rest []byte) bool {
+	const version = "HTTP/1."
+	i := bytes.LastIndexByte(rest, ' ')
+	last := string(rest[i+1:])
+	return i >= 0 && last != "" && (strings.HasPrefix(version, last) || strings.HasPrefix(last, version))
 }

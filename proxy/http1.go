@@ -154,10 +154,7 @@ func (h *http1) serve(raw []byte, started time.Time) bool {
 		return h.reject(raw, started, http.StatusBadRequest, err.Error())
 	}
 	s := h.session(started)
-	s.Method, s.Protocol, s.Path = head.method, head.proto, head.target
-	if head.method == http.MethodConnect {
-		s.Path = withoutUserinfo(s.Path)
-	}
+	s.Method, s.Protocol, s.Path = head.method, head.proto, shownTarget(head.target)
 	if _, shown := head.value(credentialsField); shown && h.toProxy() {
 		raw = hideCredentials(raw)
 	}

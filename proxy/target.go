@@ -47,6 +47,21 @@ func withoutUserinfo(authority string) string {
 	return authority[strings.LastIndexByte(authority, '@')+1:]
 }
 
+// shownTarget returns a request's target, whatever its form, without a user's name and password.
+func shownTarget(s string) string {
+	if strings.HasPrefix(s, "/") {
+		return s
+	}
+	from, end := 0, len(s)
+	if scheme := strings.Index(s, "://"); scheme >= 0 {
+		from = scheme + len("://")
+		if path := strings.IndexAny(s[from:], "/?#"); path >= 0 {
+			end = from + path
+		}
+	}
+	return s[:from] + withoutUserinfo(s[from:end]) + s[end:]
+}
+
 func defaultPort(scheme string) string {
 	if scheme == "https" {
 		return "443"

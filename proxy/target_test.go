@@ -57,3 +57,13 @@ func TestTargetsPassAsTheyAre(t *testing.T) {
 		}
 	})
 }
+
+func TestShownTarget(t *testing.T) {
+	for target, want := range map[string]string{
+		"/a@b": "/a@b", "*": "*", "http://u:p@a/b@c": "http://a/b@c", "ftp://u:p@p@a?@": "ftp://a?@", "u:p@a:1": "a:1", "a:1": "a:1", "http://u:p@/": "http:///", "": "",
+	} {
+		if got := shownTarget(target); got != want {
+			t.Errorf("%q is shown as %q, want %q", target, got, want)
+		}
+	}
+}

@@ -330,11 +330,53 @@ func FuzzSOCKS(f *testing.F) {
 	})
 }
 
+// A request whose head was cut off, by its client, by the time or by its size, keeps nothing of what may be a user's name and password before the host of CONNECT.
+func TestCutOffConnectKeepsNoCredentials(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits Limits
+		sent   string
+		want   string
+		leave  bool
+	}{
+		"before the @":            {sent: "CONNECT user:SECRET", want: "CONNECT (not kept)", leave: true},
+		"within the user's name":  {sent: "CONNECT SECR", want: "CONNECT (not kept)", leave: true},
+		"behind an @ in it":       {sent: "CONNECT user:SECRET@SECR", want: "CONNECT (not kept)", leave: true},
+		"a space in it":           {sent: "CONNECT user:SECRET SECR", want: "CONNECT (not kept)", leave: true},
+		"another spelling":        {sent: " connect\tuser:SECRET", want: " connect\t(not kept)", leave: true},
+		"in the version":          {sent: "CONNECT user:SECRET@host:1 HTTP/1.", want: "CONNECT (not kept)@host:1 HTTP/1.", leave: true},
+		"no credentials in sight": {sent: "CONNECT host:1 HT", want: "CONNECT host:1 HT", leave: true},
+		"in a field":              {sent: "CONNECT host:1 HTTP/1.1\r\nHost: a", want: "CONNECT host:1 HTTP/1.1\r\nHost: a", leave: true},
+		"in the field's value":    {sent: "CONNECT host:1 HTTP/1.1\r\nProxy-Authorization: Basic SECRET", want: "CONNECT host:1 HTTP/1.1\r\nProxy-Authorization: (not kept)", leave: true},
+		"by the time":             {limits: Limits{HeadTime: 50 * time.Millisecond}, sent: "CONNECT user:SECRET", want: "CONNECT (not kept)"},
+		"by its size":             {limits: Limits{Head: 1 << 10}, sent: "CONNECT user:" + strings.Repeat("SECRET", 1000), want: "CONNECT (not kept)"},
+		"a method in lower case":  {sent: "connect user:SECRET@host:1 HTTP/1.1\r\n\r\n", want: "connect (not kept)@host:1 HTTP/1.1\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, Config{Limits: test.limits})
+			c := p.dial()
+			c.send(test.sent)
+			if test.leave {
+				closeWrite(c)
+			}
+			answer, _ := c.rest()
+			s := p.next()
+			if got := string(s.Sides[storage.Request].Head); got != test.want {
+				t.Errorf("kept %q, want %q", got, test.want)
+			}
+			if strings.Contains(s.Path+s.Host+s.Error+answer, "SECR") {
+				t.Errorf("path %q, host %q, error %q, answer %q", s.Path, s.Host, s.Error, answer)
+			}
+		})
+	}
+}
+
 // FuzzHideCredentials: no value of the field stays, and heads without it stay as they are.
 func FuzzHideCredentials(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nproxy-authorization: Basic SECRET\r\n SECRET\r\nX: y\r\n\r\n"))
 	f.Add([]byte("Proxy-Authorization : SECRET"))
 	f.Add([]byte("CONNECT a:SECRET@b:1 HTTP/1.1\r\nX: a\rPROXY-authorization SECRET\r\n SECRET\r\n\r\n"))
+	f.Add([]byte(" connect\ta:SECRET@b HTTP/1"))
+	f.Add([]byte("CONNECT a:SECRET"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := string(raw)
 		out := string(hideCredentials(raw))

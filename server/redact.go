@@ -87,7 +87,8 @@ func redactHead(head []byte) []byte {
 	return out
 }
 
-// userinfo returns where the credentials of a request line's target begin and end: what stands between :// and the authority's last @, as the proxy reads it.
+// userinfo returns where the credentials of a request line's target begin and end: what stands between :// and the authority's last @, as the proxy reads it; all of an
+// authority that was cut off.
 func userinfo(line []byte) (from, to int) {
 	method, rest, ok := bytes.Cut(line, []byte(" "))
 	scheme := bytes.Index(rest, []byte("://"))
@@ -98,6 +99,8 @@ func userinfo(line []byte) (from, to int) {
 	authority := line[from:]
 	if end := bytes.IndexAny(authority, "/?#"); end >= 0 {
 		authority = authority[:end]
+	} else if !bytes.HasSuffix(line, []byte("\n")) {
+		return from, len(line)
 	}
 	return from, from + max(bytes.LastIndexByte(authority, '@'), 0)
 }
