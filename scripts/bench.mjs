@@ -1,8 +1,10 @@
-// Measures Millpond beside its peers. Arguments go to the benchmark: `npm run bench -- --help`.
+// Measures Millpond beside its peers, or with a million sessions: `npm run bench -- million`. Arguments go to the benchmark: `npm run bench -- --help`.
 
 import { build } from "./build.mjs";
 import { become, binary, run, start } from "./run.mjs";
 
 build();
 run("go", ["build", "-o", "bin/bench", "./e2e/bench"]);
-become(start("bin/bench", ["--millpond", binary, ...process.argv.slice(2)]));
+const args = process.argv.slice(2);
+const role = args[0] === "million" ? [args.shift()] : [];
+become(start("bin/bench", [...role, "--millpond", binary, ...args]));

@@ -202,8 +202,15 @@ func (c *liveConn) open(ctx context.Context, s *Server, m *LiveView) error {
 	ctx, stop := context.WithCancel(ctx)
 	v := &liveView{newView(m, matches), stop}
 	c.views[m.ID] = v
+	changed := func() {
+		if v.wanted() {
+			signal(c.asked)
+		} else {
+			signal(c.wake)
+		}
+	}
 	c.running.Go(func() {
-		if err := v.run(ctx, c.store, c.hub.turns, func() { signal(c.wake) }); err != nil {
+		if err := v.run(ctx, c.store, c.hub.turns, changed); err != nil {
 			c.refuse(uint64(m.ID), asProblem(s.failed("look through the sessions", err)))
 		}
 	})

@@ -191,8 +191,17 @@ func (v *view) scanSlice(ctx context.Context, store *storage.Store, p *pass) (do
 	}
 	if p == v.shown {
 		v.dirty = true
+		// The first rows, and that all was looked at, are what the browser waits for.
+		v.asked = v.asked || from == 0 || cursor == everything
 	}
 	return cursor == everything, nil
+}
+
+// wanted reports whether the browser waits for the window.
+func (v *view) wanted() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked
 }
 
 // window takes what is to be sent: the message without its rows, and their ids. ok is false where there is nothing new; with askedOnly also

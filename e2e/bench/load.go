@@ -171,6 +171,7 @@ func (l *load) latency(ctx context.Context) (result, error) {
 	wait.Wait()
 	return result{
 		Exchanges: uint64(total + len(clients)),
+		PerSecond: float64(total) / time.Since(began).Seconds(),
 		Median:    quantile(took, 0.5),
 		P99:       quantile(took, 0.99),
 	}, errors.Join(failed...)

@@ -25,7 +25,12 @@ type process struct {
 
 // launch starts the program and waits until it has said each of the words.
 func launch(ctx context.Context, words []string, program string, args ...string) (*process, error) {
-	p := &process{cmd: exec.CommandContext(ctx, program, args...), said: map[string]string{}}
+	return await(exec.CommandContext(ctx, program, args...), words)
+}
+
+// await starts the program, which must have a context, and waits until it has said each of the words.
+func await(cmd *exec.Cmd, words []string) (*process, error) {
+	p := &process{cmd: cmd, said: map[string]string{}}
 	p.cmd.Stderr = &p.log
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = stopTime
@@ -48,7 +53,7 @@ func launch(ctx context.Context, words []string, program string, args ...string)
 	}
 	if err != nil {
 		p.stop()
-		return nil, fmt.Errorf("start %s: %w\n%s", program, err, p.log.String())
+		return nil, fmt.Errorf("start %s: %w\n%s", cmd.Path, err, p.log.String())
 	}
 	return p, nil
 }

@@ -197,17 +197,17 @@ func grouped(f float64) string {
 	return fmt.Sprintf("%s,%03d", grouped(float64(n/1_000)), n%1_000)
 }
 
-// insert puts the text between the marks of the Markdown file that name it: "figures" or "leaves".
+// insert puts the text between the marks of the Markdown file that name it: "figures", "leaves" or "million". The first also says how it is made.
 func insert(path, name, text string) error {
-	beginMark, endMark := "<!-- "+name+": npm run bench -- --write docs/benchmarks.md -->\n", "<!-- end of "+name+" -->"
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(old), beginMark)
-	_, after, ends := strings.Cut(rest, endMark)
+	before, rest, found := strings.Cut(string(old), "<!-- "+name+": ")
+	made, rest, _ := strings.Cut(rest, "\n")
+	_, after, ends := strings.Cut(rest, "<!-- end of "+name+" -->")
 	if !found || !ends {
 		return fmt.Errorf("write figures into %s: it has no place for them", path)
 	}
-	return os.WriteFile(path, []byte(before+beginMark+"\n"+text+"\n"+endMark+after), 0o644)
+	return os.WriteFile(path, []byte(before+"<!-- "+name+": "+made+"\n\n"+text+"\n<!-- end of "+name+" -->"+after), 0o644)
 }

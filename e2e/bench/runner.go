@@ -176,21 +176,23 @@ func (c *cell) count(s subject, through *process) (err error) {
 }
 
 // load runs a load client to its end.
-func (r *runner) load(ctx context.Context, task string, protocol harness.Protocol, through *process, first uint64) (result, error) {
+func (r *runner) load(ctx context.Context, task string, protocol harness.Protocol, through *process, first uint64, more ...string) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, taskTime)
 	defer cancel()
 	self, err := os.Executable()
 	if err != nil {
 		return result{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "load", "--task", task,
+	cmd := exec.CommandContext(ctx, self, append([]string{
+		"load", "--task", task,
 		"--protocol", string(protocol),
 		"--origin", r.origin.said[string(protocol)],
 		"--proxy", through.said["proxy"],
 		"--ca", through.said["ca"],
 		"--time", r.time.String(),
 		"--size", fmt.Sprint(r.size),
-		"--first", fmt.Sprint(first))
+		"--first", fmt.Sprint(first),
+	}, more...)...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	out, err := cmd.Output()
@@ -239,12 +241,20 @@ func millpondKept(p *process) (uint64, error) {
 }
 
 func askMillpond(ctx context.Context, p *process, path string) ([]byte, error) {
+	return callMillpond(ctx, http.MethodGet, p, path, "")
+}
+
+// callMillpond calls the API, with a body of JSON where it is not empty.
+func callMillpond(ctx context.Context, method string, p *process, path, body string) ([]byte, error) {
 	dashboard, _, _ := strings.Cut(p.said["dashboard"], "#")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, dashboard+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, dashboard+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
