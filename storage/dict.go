@@ -12,7 +12,7 @@ const (
 	wordLength = 255     // bytes; a longer one is spelled out
 )
 
-// dictionary numbers the words that many rows share (hosts, content types, clients), so that a row names each in four bytes.
+// dictionary numbers the words that many rows share (hosts, content types, clients), so that a row names each in three bytes.
 // Number 0 is no word. It is held in memory whole: at most wordLimit words.
 type dictionary struct {
 	mu    sync.RWMutex
@@ -70,10 +70,10 @@ func (d *dictionary) snapshot() words {
 	return d.words[:len(d.words):len(d.words)]
 }
 
-// word returns the word of a number.
+// word returns the word of a number, of which the lower three bytes count.
 func (w words) word(id uint32) string {
-	if id == 0 || int(id) > len(w) {
-		return ""
+	if i := int(id&wordMask) - 1; uint(i) < uint(len(w)) {
+		return w[i]
 	}
-	return w[id-1]
+	return ""
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -15,19 +16,34 @@ import (
 // A hot row is what the index keeps of a session. What changes while a session goes on are numbers of fixed width, so that a row is
 // put once at its final length and then written over in place: rows that grow would split their pages. Little-endian:
 //
-//	 0 state, 1 bits, 2 status, 4 flags
-//	 8 seven words: method, scheme, host, upstream, protocol, content type, client without port
-//	36 client port, 38 request bytes, 46 response bytes
-//	54 started (ns since 1970), 62 duration (ns), 70 first byte (ns)
-//	78 record's segment, 86 record's slot, 90 first segment
-//	98 texts: each a tag, its length as a uvarint, its bytes
-const hotRowSize = 98
+//	 0 state, 1 bits, 2 status (2), 4 flags (3)
+//	 7 seven words of 3 bytes: method, scheme, host, upstream, protocol, content type, client without port
+//	28 client port (2), 30 request bytes (5), 35 response bytes (5)
+//	40 started (8, ns since 1970), 48 duration (6, ns), 54 first byte (6, ns)
+//	60 record's segment (4), 64 record's slot (3), 67 first segment (4)
+//	71 path: its length as a uvarint, its bytes
+//	   texts: each a tag, its length as a uvarint, its bytes
+//
+// A number that is too large for its field makes the row wide: all that could be are in a text of 52 bytes, whole, and their fields are as they come.
+// It takes a body of 1 TiB or a session of 78 hours. migrations holds the rows of former versions.
+const hotRowSize = 71
 
-const bitPinned = 1
+const (
+	bitPinned = 1
+	bitWide   = 2
+)
+
+const wordMask = 1<<24 - 1
+
+// A word's number always fits, and so does a flag's bit.
+const (
+	_ = uint(wordMask - wordLimit)
+	_ = uint(24 - len(rowFlags))
+)
 
 // Tags of a row's texts. A word that the dictionary does not hold has the tag textWord and its index.
 const (
-	textPath  = 1
+	textWide  = 1 // the numbers of wideRow
 	textError = 2
 	textNote  = 3
 	textColor = 4
@@ -36,7 +52,7 @@ const (
 )
 
 // rowFlags gives each flag its bit.
-var rowFlags = []string{
+var rowFlags = [...]string{
 	FlagHostDiffers, FlagAmbiguousFraming, FlagModified, FlagMoved, FlagAnswered,
 	FlagInsecure, FlagTunnel, FlagUpgraded, FlagCut, FlagReused, FlagReverse, FlagOddName,
 	FlagPassthrough, FlagUpstreamProxy, FlagWebSocket,
@@ -76,49 +92,72 @@ func span(from, to time.Time) time.Duration {
 	return max(to.Round(0).Sub(from.Round(0)), 0)
 }
 
+// wideRow holds the numbers of a row that may be too large for their fields: request bytes, response bytes, duration, first byte, record's segment
+// and first segment, each 8 bytes, and the record's slot, 4 bytes.
+const wideRow = 6*8 + 4
+
 // encodeRow appends the row to b.
 func encodeRow(b []byte, r *Row, at rowPlace, dict *dictionary, words *bbolt.Bucket) ([]byte, error) {
 	client, port := splitPort(r.Client)
 	n := len(b)
 	b = append(b, make([]byte, hotRowSize)...)
-	h := b[n:]
-	h[0] = byte(r.State)
-	if r.Pinned {
-		h[1] |= bitPinned
-	}
-	le := binary.LittleEndian
-	le.PutUint16(h[2:], uint16(r.Status))
+	b = binary.AppendUvarint(b, uint64(len(r.Path)))
+	b = append(b, r.Path...)
 	bits, spelled := flagBits(r.Flags)
-	le.PutUint32(h[4:], bits)
+	numbers := [7]uint32{}
 	for i, word := range [7]string{r.Method, r.Scheme, r.Host, r.Upstream, r.Protocol, r.ContentType, client} {
 		id, ok, err := dict.id(words, word)
 		if err != nil {
 			return nil, fmt.Errorf("put word: %w", err)
 		}
-		if !ok {
+		if numbers[i] = id; !ok {
 			b = appendText(b, byte(textWord+i), word)
-			h = b[n:]
 		}
-		le.PutUint32(h[8+4*i:], id)
 	}
-	le.PutUint16(h[36:], port)
-	le.PutUint64(h[38:], r.RequestBytes)
-	le.PutUint64(h[46:], r.ResponseBytes)
-	if !r.Started.IsZero() {
-		le.PutUint64(h[54:], uint64(r.Started.UnixNano()))
-	}
-	le.PutUint64(h[62:], uint64(r.Duration))
-	le.PutUint64(h[70:], uint64(r.FirstByte))
-	le.PutUint64(h[78:], at.record.Segment)
-	le.PutUint32(h[86:], at.record.Slot)
-	le.PutUint64(h[90:], at.first)
-	b = appendText(b, textPath, r.Path)
 	b = appendText(b, textError, r.Error)
 	b = appendText(b, textNote, r.Note)
 	b = appendText(b, textColor, r.Color)
 	for _, flag := range spelled {
 		b = appendText(b, textFlag, flag)
 	}
+	le := binary.LittleEndian
+	duration, first := uint64(r.Duration), uint64(r.FirstByte)
+	wide := r.RequestBytes>>40|r.ResponseBytes>>40|duration>>48|first>>48|at.record.Segment>>32|uint64(at.record.Slot>>24)|at.first>>32 != 0
+	if wide {
+		b = append(b, textWide, wideRow)
+		for _, v := range [6]uint64{r.RequestBytes, r.ResponseBytes, duration, first, at.record.Segment, at.first} {
+			b = le.AppendUint64(b, v)
+		}
+		b = le.AppendUint32(b, at.record.Slot)
+	}
+
+	// Numbers of odd widths are written whole, and the next field over what is too much. From the first on.
+	h := b[n : n+hotRowSize]
+	h[0] = byte(r.State)
+	if r.Pinned {
+		h[1] |= bitPinned
+	}
+	if wide {
+		h[1] |= bitWide
+	}
+	le.PutUint16(h[2:], uint16(min(max(r.Status, 0), 1<<16-1)))
+	le.PutUint32(h[4:], bits)
+	for i, number := range numbers {
+		le.PutUint32(h[7+3*i:], number)
+	}
+	le.PutUint16(h[28:], port)
+	le.PutUint64(h[30:], r.RequestBytes)
+	le.PutUint64(h[35:], r.ResponseBytes)
+	started := uint64(0)
+	if !r.Started.IsZero() {
+		started = uint64(r.Started.UnixNano())
+	}
+	le.PutUint64(h[40:], started)
+	le.PutUint64(h[48:], duration)
+	le.PutUint64(h[54:], first)
+	le.PutUint32(h[60:], uint32(at.record.Segment))
+	le.PutUint32(h[64:], at.record.Slot)
+	le.PutUint32(h[67:], uint32(at.first))
 	return b, nil
 }
 
@@ -175,7 +214,40 @@ func rowPlaceOf(h []byte) (p rowPlace, state State, err error) {
 		return p, 0, fmt.Errorf("decode row: %d bytes", len(h))
 	}
 	le := binary.LittleEndian
-	return rowPlace{slotID{le.Uint64(h[78:]), le.Uint32(h[86:])}, le.Uint64(h[90:])}, State(h[0]), nil
+	if h[1]&bitWide == 0 {
+		return rowPlace{slotID{uint64(le.Uint32(h[60:])), le.Uint32(h[64:]) & wordMask}, uint64(le.Uint32(h[67:]))}, State(h[0]), nil
+	}
+	_, texts, ok := pathOf(h)
+	for ok && len(texts) > 0 {
+		var tag byte
+		var text []byte
+		if tag, text, texts, ok = nextText(texts); ok && tag == textWide && len(text) == wideRow {
+			return rowPlace{slotID{le.Uint64(text[32:]), le.Uint32(text[48:])}, le.Uint64(text[40:])}, State(h[0]), nil
+		}
+	}
+	return p, 0, errors.New("decode row: it lacks its wide numbers")
+}
+
+// pathOf returns the path of a row that has its fixed part whole, and the texts that follow.
+func pathOf(h []byte) (path, texts []byte, ok bool) {
+	t := h[hotRowSize:]
+	if len(t) > 0 && t[0] < 0x80 && int(t[0]) < len(t) { // most paths
+		return t[1 : 1+t[0]], t[1+t[0]:], true
+	}
+	length, n := binary.Uvarint(t)
+	if n <= 0 || length > uint64(len(t)-n) {
+		return nil, nil, false
+	}
+	return t[n : n+int(length)], t[n+int(length):], true
+}
+
+// nextText returns the first of a row's texts, of which there is one, and what follows.
+func nextText(t []byte) (tag byte, text, rest []byte, ok bool) {
+	length, n := binary.Uvarint(t[1:])
+	if n <= 0 || length > uint64(len(t)-1-n) {
+		return 0, nil, nil, false
+	}
+	return t[0], t[1+n : 1+n+int(length)], t[1+n+int(length):], true
 }
 
 // validRow reports whether decodeRow would take the row.
@@ -183,14 +255,11 @@ func validRow(h []byte) bool {
 	if len(h) < hotRowSize {
 		return false
 	}
-	for t := h[hotRowSize:]; len(t) > 0; {
-		length, n := binary.Uvarint(t[1:])
-		if n <= 0 || length > uint64(len(t)-1-n) {
-			return false
-		}
-		t = t[1+n+int(length):]
+	_, texts, ok := pathOf(h)
+	for ok && len(texts) > 0 {
+		_, _, texts, ok = nextText(texts)
 	}
-	return true
+	return ok
 }
 
 // decodeRow fills r from the stored row. Nothing of r points into h.
@@ -198,17 +267,26 @@ func decodeRow(r *Row, id uint64, h []byte, dict words) error {
 	if len(h) < hotRowSize {
 		return fmt.Errorf("decode row %d: %d bytes", id, len(h))
 	}
-	le := binary.LittleEndian
-	*r = Row{
-		ID: id, State: State(h[0]), Pinned: h[1]&bitPinned != 0, Status: int(le.Uint16(h[2:])),
-		RequestBytes: le.Uint64(h[38:]), ResponseBytes: le.Uint64(h[46:]),
-		Duration: time.Duration(le.Uint64(h[62:])), FirstByte: time.Duration(le.Uint64(h[70:])),
+	path, texts, ok := pathOf(h)
+	if !ok {
+		return fmt.Errorf("decode row %d: path longer than the row", id)
 	}
+	le := binary.LittleEndian
+	f := (*[hotRowSize]byte)(h)
+	*r = Row{
+		ID: id, State: State(f[0]), Pinned: f[1]&bitPinned != 0, Status: int(le.Uint16(f[2:])),
+		RequestBytes: le.Uint64(f[30:]) & (1<<40 - 1), ResponseBytes: le.Uint64(f[35:]) & (1<<40 - 1),
+		Duration: time.Duration(le.Uint64(f[48:]) & (1<<48 - 1)), FirstByte: time.Duration(le.Uint64(f[54:]) & (1<<48 - 1)),
+	}
+	r.Path = string(path)
+	r.Method, r.Scheme = dict.word(le.Uint32(f[7:])), dict.word(le.Uint32(f[10:]))
+	r.Host, r.Upstream = dict.word(le.Uint32(f[13:])), dict.word(le.Uint32(f[16:]))
+	r.Protocol, r.ContentType = dict.word(le.Uint32(f[19:])), dict.word(le.Uint32(f[22:]))
 	r.Durable = r.State != Open
-	if ns := int64(le.Uint64(h[54:])); ns != 0 {
+	if ns := int64(le.Uint64(f[40:])); ns != 0 {
 		r.Started = time.Unix(0, ns).UTC()
 	}
-	for i, bits := 0, le.Uint32(h[4:]); bits != 0 && i < len(rowFlags); i, bits = i+1, bits>>1 {
+	for i, bits := 0, le.Uint32(f[4:])&wordMask; bits != 0 && i < len(rowFlags); i, bits = i+1, bits>>1 {
 		switch {
 		case bits == 1 && r.Flags == nil:
 			r.Flags = rowFlags[i : i+1 : i+1] // one flag is the most that most rows have
@@ -216,40 +294,54 @@ func decodeRow(r *Row, id uint64, h []byte, dict words) error {
 			r.Flags = append(r.Flags, rowFlags[i])
 		}
 	}
-	var client string
-	words := [7]*string{&r.Method, &r.Scheme, &r.Host, &r.Upstream, &r.Protocol, &r.ContentType, &client}
-	for i, word := range words {
-		*word = dict.word(le.Uint32(h[8+4*i:]))
-	}
-	for t := h[hotRowSize:]; len(t) > 0; {
-		tag := t[0]
-		length, n := binary.Uvarint(t[1:])
-		if n <= 0 || length > uint64(len(t)-1-n) {
+	client := dict.word(le.Uint32(f[25:]))
+	for len(texts) > 0 {
+		var tag byte
+		var text []byte
+		if tag, text, texts, ok = nextText(texts); !ok {
 			return fmt.Errorf("decode row %d: text longer than the row", id)
 		}
-		text := string(t[1+n : 1+n+int(length)])
-		t = t[1+n+int(length):]
-		switch {
-		case tag == textPath:
-			r.Path = text
-		case tag == textError:
-			r.Error = text
-		case tag == textNote:
-			r.Note = text
-		case tag == textColor:
-			r.Color = text
-		case tag == textFlag:
-			r.Flags = append(r.Flags, text)
-		case tag >= textWord && tag < textWord+7:
-			*words[tag-textWord] = text
+		if tag == textWide && len(text) == wideRow {
+			r.RequestBytes, r.ResponseBytes = le.Uint64(text), le.Uint64(text[8:])
+			r.Duration, r.FirstByte = time.Duration(le.Uint64(text[16:])), time.Duration(le.Uint64(text[24:]))
+		} else if tag == textWord+6 {
+			client = string(text)
+		} else {
+			r.spell(tag, string(text))
 		}
 	}
 	if r.Client = client; client != "" {
-		if port := le.Uint16(h[36:]); port != 0 {
+		if port := le.Uint16(f[28:]); port != 0 {
 			r.Client = joinPort(client, port)
 		}
 	}
 	return nil
+}
+
+// spell puts a text where it belongs.
+func (r *Row) spell(tag byte, text string) {
+	switch tag {
+	case textError:
+		r.Error = text
+	case textNote:
+		r.Note = text
+	case textColor:
+		r.Color = text
+	case textFlag:
+		r.Flags = append(r.Flags, text)
+	case textWord:
+		r.Method = text
+	case textWord + 1:
+		r.Scheme = text
+	case textWord + 2:
+		r.Host = text
+	case textWord + 3:
+		r.Upstream = text
+	case textWord + 4:
+		r.Protocol = text
+	case textWord + 5:
+		r.ContentType = text
+	}
 }
 
 // urlOf reads only the URL of the row. path points into h.
@@ -257,23 +349,24 @@ func urlOf(id uint64, h []byte, dict words) (scheme, host string, path []byte, e
 	if len(h) < hotRowSize {
 		return "", "", nil, fmt.Errorf("decode row %d: %d bytes", id, len(h))
 	}
+	path, texts, ok := pathOf(h)
+	if !ok {
+		return "", "", nil, fmt.Errorf("decode row %d: path longer than the row", id)
+	}
 	le := binary.LittleEndian
-	scheme, host = dict.word(le.Uint32(h[12:])), dict.word(le.Uint32(h[16:]))
-	for t := h[hotRowSize:]; len(t) > 0; {
-		length, n := binary.Uvarint(t[1:])
-		if n <= 0 || length > uint64(len(t)-1-n) {
+	scheme, host = dict.word(le.Uint32(h[10:])), dict.word(le.Uint32(h[13:]))
+	for len(texts) > 0 && (scheme == "" || host == "") { // one of them may be spelled out
+		var tag byte
+		var text []byte
+		if tag, text, texts, ok = nextText(texts); !ok {
 			return "", "", nil, fmt.Errorf("decode row %d: text longer than the row", id)
 		}
-		text := t[1+n : 1+n+int(length)]
-		switch t[0] {
-		case textPath:
-			path = text
+		switch tag {
 		case textWord + 1:
 			scheme = string(text)
 		case textWord + 2:
 			host = string(text)
 		}
-		t = t[1+n+int(length):]
 	}
 	return scheme, host, path, nil
 }
