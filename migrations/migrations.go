@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strconv"
 )
@@ -18,29 +19,33 @@ var ErrNewer = errors.New("the data directory was written by a newer Millpond")
 // ErrNotData says that the directory holds something, but not what Millpond stores.
 var ErrNotData = errors.New("not a Millpond data directory")
 
+// ErrOlder says that the data directory is of a former version, which Migrate changes.
+var ErrOlder = errors.New("the data directory is of a former version")
+
 // step leads a data directory from the version before to its own. It may be ended at any point, by a power cut too, and is then run again from its start.
-type step func(dir *os.Root) error
+type step func(dir *os.Root, logger *slog.Logger) error
 
 // steps are in order of their versions; the first leads from an empty directory to version 1.
-var steps = []step{version1}
+var steps = []step{version1, version2}
 
-// formatName is the file that tells the version: one line, "millpond N".
+// formatName is the file that tells the version: one line, "millpond N". Where it is missing, formatOld counts: it was about to be replaced.
 const (
 	formatName = "format"
 	formatNew  = "format.new"
+	formatOld  = "format.old"
 	formatWord = "millpond "
 )
 
 // Migrate brings the data in dir to the newest version, from nothing where the directory is empty. The directory exists, and no
 // other process uses it; names in ignore (the lock) do not count as data. A version that is not known is ErrNewer, a directory
-// with other things in it ErrNotData: then nothing is changed.
-func Migrate(dir string, ignore ...string) error {
+// with other things in it ErrNotData: then nothing is changed. logger is told what takes long.
+func Migrate(dir string, logger *slog.Logger, ignore ...string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("open data directory: %w", err)
 	}
 	defer root.Close()
-	return migrate(root, steps, ignore)
+	return migrate(root, steps, logger, ignore)
 }
 
 // Check tells what Migrate would refuse, and changes nothing: for before the directory is locked, which leaves a file in it.
@@ -54,13 +59,27 @@ func Check(dir string, ignore ...string) error {
 	return err
 }
 
-func migrate(dir *os.Root, steps []step, ignore []string) error {
+// Current is Check for who reads the data as it is: a former version is ErrOlder.
+func Current(dir string, ignore ...string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	defer root.Close()
+	version, err := known(root, steps, ignore)
+	if err == nil && 0 < version && version < len(steps) {
+		return fmt.Errorf("%w: its format is %d, this program's is %d, to which its start brings it", ErrOlder, version, len(steps))
+	}
+	return err
+}
+
+func migrate(dir *os.Root, steps []step, logger *slog.Logger, ignore []string) error {
 	version, err := known(dir, steps, ignore)
 	if err != nil {
 		return err
 	}
 	for ; version < len(steps); version++ {
-		if err := steps[version](dir); err != nil {
+		if err := steps[version](dir, logger); err != nil {
 			return fmt.Errorf("migrate data to format %d: %w", version+1, err)
 		}
 		if err := write(dir, version+1); err != nil {
@@ -85,7 +104,10 @@ func known(dir *os.Root, steps []step, ignore []string) (int, error) {
 
 // read returns the version of the data, 0 for an empty directory.
 func read(dir *os.Root, ignore []string) (int, error) {
-	line, err := readLine(dir)
+	line, err := readLine(dir, formatName)
+	if errors.Is(err, fs.ErrNotExist) {
+		line, err = readLine(dir, formatOld)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, empty(dir, ignore)
 	}
@@ -100,8 +122,8 @@ func read(dir *os.Root, ignore []string) (int, error) {
 	return version, nil
 }
 
-func readLine(dir *os.Root) ([]byte, error) {
-	f, err := dir.Open(formatName)
+func readLine(dir *os.Root, name string) ([]byte, error) {
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +165,22 @@ func write(dir *os.Root, version int) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := dir.Rename(formatNew, formatName); err != nil {
+	if _, err := dir.Lstat(formatName); err == nil {
+		if err := remove(dir, formatOld); err != nil {
+			return err
+		}
+		if err := move(dir, formatName, formatOld); err != nil {
+			return err
+		}
+		if err := syncDir(dir, "."); err != nil {
+			return err
+		}
+	}
+	if err := move(dir, formatNew, formatName); err != nil {
 		return err
 	}
-	return syncDir(dir, ".")
+	if err := syncDir(dir, "."); err != nil {
+		return err
+	}
+	return remove(dir, formatOld)
 }

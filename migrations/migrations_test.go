@@ -2,7 +2,9 @@ package migrations
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +45,8 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	return root
 }
 
+var discard = slog.New(slog.DiscardHandler)
+
 const made = "ca chunks derived format incoming lock log "
 
 func TestMigrateMakesAnEmptyDirectory(t *testing.T) {
@@ -55,10 +59,10 @@ func TestMigrateMakesAnEmptyDirectory(t *testing.T) {
 		t.Errorf("Check left %q", names)
 	}
 	for run := range 2 { // the second changes nothing
-		if err := Migrate(dir, "lock"); err != nil {
+		if err := Migrate(dir, discard, "lock"); err != nil {
 			t.Fatal(err)
 		}
-		if names, format := look(t, dir); names != made || format != "millpond 1\n" {
+		if names, format := look(t, dir); names != made || format != "millpond 2\n" {
 			t.Errorf("run %d: made %q with format %q", run, names, format)
 		}
 	}
@@ -76,10 +80,10 @@ func TestMigrateFinishesABrokenFirstStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Migrate(dir, "lock"); err != nil {
+	if err := Migrate(dir, discard, "lock"); err != nil {
 		t.Fatal(err)
 	}
-	if names, format := look(t, dir); names != made || format != "millpond 1\n" {
+	if names, format := look(t, dir); names != made || format != "millpond 2\n" {
 		t.Errorf("made %q with format %q", names, format)
 	}
 }
@@ -90,7 +94,7 @@ func TestMigrateRefusesAndChangesNothing(t *testing.T) {
 		want                error
 		says                string
 	}{
-		{"a newer format", formatName, "millpond 2\n", ErrNewer, "its format is 2, this one knows 1: use the newer program"},
+		{"a newer format", formatName, "millpond 3\n", ErrNewer, "its format is 3, this one knows 2: use the newer program"},
 		{"a much newer format", formatName, "millpond 1000000\n", ErrNewer, "1000000"},
 		{"a format file of another program", formatName, "leveldb 1\n", ErrNotData, "leveldb"},
 		{"format 0", formatName, "millpond 0\n", ErrNotData, "millpond 0"},
@@ -105,7 +109,7 @@ func TestMigrateRefusesAndChangesNothing(t *testing.T) {
 			if err := Check(dir); !errors.Is(err, test.want) {
 				t.Errorf("Check: %v, want %v", err, test.want)
 			}
-			err := Migrate(dir)
+			err := Migrate(dir, discard)
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error is %v, want %v that says %s", err, test.want, test.says)
 			}
@@ -123,7 +127,7 @@ func TestMigrateRefusesAndChangesNothing(t *testing.T) {
 
 func TestMigrateRunsTheStepsThatAreMissing(t *testing.T) {
 	dir := t.TempDir()
-	if err := Migrate(dir); err != nil {
+	if err := Migrate(dir, discard); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("the power went")
@@ -131,9 +135,10 @@ func TestMigrateRunsTheStepsThatAreMissing(t *testing.T) {
 	fail := true
 	steps := []step{
 		version1,
-		func(*os.Root) error { ran = append(ran, "2"); return nil },
-		func(*os.Root) error {
-			ran = append(ran, "3")
+		version2,
+		func(*os.Root, *slog.Logger) error { ran = append(ran, "3"); return nil },
+		func(*os.Root, *slog.Logger) error {
+			ran = append(ran, "4")
 			if fail {
 				return broken
 			}
@@ -141,23 +146,55 @@ func TestMigrateRunsTheStepsThatAreMissing(t *testing.T) {
 		},
 	}
 	root := openRoot(t, dir)
-	if err := migrate(root, steps, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "to format 3") {
+	if err := migrate(root, steps, discard, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "to format 4") {
 		t.Errorf("error is %v", err)
 	}
-	if _, format := look(t, dir); format != "millpond 2\n" {
+	if _, format := look(t, dir); format != "millpond 3\n" {
 		t.Errorf("after the broken step the format is %q", format)
 	}
 	fail = false
-	if err := migrate(root, steps, nil); err != nil {
+	if err := migrate(root, steps, discard, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, format := look(t, dir); format != "millpond 3\n" {
+	if _, format := look(t, dir); format != "millpond 4\n" {
 		t.Errorf("the format is %q", format)
 	}
-	if got := strings.Join(ran, " "); got != "2 3 3" {
-		t.Errorf("ran steps %s, want 2 3 3", got)
+	if got := strings.Join(ran, " "); got != "3 4 4" {
+		t.Errorf("ran steps %s, want 3 4 4", got)
 	}
-	if err := Migrate(dir); !errors.Is(err, ErrNewer) {
-		t.Errorf("the program that knows only 1 says %v", err)
+	if err := Migrate(dir, discard); !errors.Is(err, ErrNewer) {
+		t.Errorf("the program that knows only 2 says %v", err)
+	}
+}
+
+// TestFormatFileIsReplacedWhole: ended anywhere while the format file is replaced, the directory has its former version or its new one.
+func TestFormatFileIsReplacedWhole(t *testing.T) {
+	for _, test := range []struct {
+		format, old, fresh string
+		want               string
+	}{
+		{"millpond 1\n", "", "mill", "millpond 1\n"},
+		{"", "millpond 1\n", "millpond 2\n", "millpond 1\n"},
+		{"millpond 2\n", "millpond 1\n", "", "millpond 2\n"},
+	} {
+		dir := t.TempDir()
+		for name, content := range map[string]string{formatName: test.format, formatOld: test.old, formatNew: test.fresh} {
+			if content != "" {
+				put(t, dir, name, content)
+			}
+		}
+		root := openRoot(t, dir)
+		if version, err := read(root, nil); err != nil || fmt.Sprintf("millpond %d\n", version) != test.want {
+			t.Errorf("%+v: the version is %d, %v", test, version, err)
+		}
+		if err := Current(dir); errors.Is(err, ErrOlder) != (test.want == "millpond 1\n") {
+			t.Errorf("%+v: Current says %v", test, err)
+		}
+		if err := write(root, 2); err != nil {
+			t.Fatal(err)
+		}
+		if names, format := look(t, dir); names != "format " || format != "millpond 2\n" {
+			t.Errorf("%+v: became %s with %q", test, names, format)
+		}
 	}
 }

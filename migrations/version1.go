@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 )
 
@@ -12,7 +13,7 @@ import (
 var directories1 = []string{"log", "chunks", "incoming", "derived", "ca"}
 
 // version1 makes the directories of the first format.
-func version1(dir *os.Root) error {
+func version1(dir *os.Root, _ *slog.Logger) error {
 	for _, name := range directories1 {
 		if err := dir.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -25,7 +25,7 @@ const fillPercent = 0.9
 // The index's buckets. All but settings (see Store.Setting) and shares are made from the log, and can be made again.
 var (
 	bucketMeta     = []byte("meta")
-	bucketRows     = []byte("rows")     // id → hot row
+	bucketRows     = []byte("rows2")    // id → hot row; the name changes with what a row is: see migrations
 	bucketSegments = []byte("segments") // number → segmentRow
 	bucketSlots    = []byte("slots")    // segment and page → slotPage
 	bucketChunks   = []byte("chunks")   // SHA-256 → chunkRow

@@ -36,7 +36,7 @@ type Config struct {
 }
 
 // formatVersion is the version of the stored format, which each segment's head names.
-const formatVersion = 1
+const formatVersion = 2
 
 // reserve is how many ids are taken from the log at a time, so that none is given twice, whatever a crash makes forgotten.
 const reserve = 10_000
@@ -165,7 +165,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return nil, err
 	}
-	if err := migrations.Migrate(s.dir, lockName); err != nil {
+	if err := s.makingRoom(func() error { return migrations.Migrate(s.dir, s.logger, lockName) }); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{"log", "chunks", "incoming"} {

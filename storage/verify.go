@@ -35,7 +35,7 @@ func Verify(dir string, full bool, report func(problem string)) (looked Verified
 	if _, err := os.Stat(dir); err != nil {
 		return looked, fmt.Errorf("verify store: %w", err)
 	}
-	if err := migrations.Check(dir, lockName); err != nil {
+	if err := migrations.Current(dir, lockName); err != nil {
 		return looked, fmt.Errorf("verify store: %w", err)
 	}
 	files, err := OpenDir(dir)
