@@ -21,6 +21,9 @@ const unfinished = ".new"
 // cleanAgain is how long a segment waits that could not be rewritten: a session that is open uses it, or the disk is full.
 const cleanAgain = 2 * time.Second
 
+// cleanSpare is what a rewriting leaves of the disk, for the records that tell of deletions.
+const cleanSpare = 1 << 20
+
 var (
 	errPinned  = errors.New("a session that is open names it")
 	errChanged = errors.New("the index knows it otherwise by now")
@@ -31,6 +34,7 @@ type cleaning struct {
 	mu    sync.Mutex
 	todo  map[uint64]bool
 	later map[uint64]bool // tried, for the next time
+	unfit map[uint64]bool // stay as they are, until the next start
 	busy  bool
 	wake  chan struct{}
 
@@ -38,7 +42,7 @@ type cleaning struct {
 }
 
 func newCleaning() *cleaning {
-	return &cleaning{todo: make(map[uint64]bool), later: make(map[uint64]bool), wake: make(chan struct{}, 1)}
+	return &cleaning{todo: make(map[uint64]bool), later: make(map[uint64]bool), unfit: make(map[uint64]bool), wake: make(chan struct{}, 1)}
 }
 
 func (c *cleaning) add(segments ...uint64) {
@@ -47,7 +51,7 @@ func (c *cleaning) add(segments ...uint64) {
 	}
 	c.mu.Lock()
 	for _, n := range segments {
-		if !c.later[n] {
+		if !c.later[n] && !c.unfit[n] {
 			c.todo[n] = true
 		}
 	}
@@ -75,6 +79,12 @@ func (c *cleaning) next() (segment uint64, ok bool) {
 func (c *cleaning) postpone(segment uint64) {
 	c.mu.Lock()
 	c.later[segment] = true
+	c.mu.Unlock()
+}
+
+func (c *cleaning) giveUp(segment uint64) {
+	c.mu.Lock()
+	c.unfit[segment] = true
 	c.mu.Unlock()
 }
 
@@ -118,7 +128,8 @@ func (s *Store) cleaner(ctx context.Context) {
 			return
 		case errors.Is(err, errPinned) || errors.Is(err, errChanged) || diskFull(err):
 			s.cleaning.postpone(segment)
-		case err != nil: // else it would be tried for ever
+		case err != nil:
+			s.cleaning.giveUp(segment)
 			s.logger.Error("a log segment stays as it is, with what was deleted", "segment", segment, "error", err)
 		}
 		select {
@@ -171,6 +182,9 @@ func (s *Store) rewrite(ctx context.Context, number uint64, worth func(*segmentR
 		return err
 	}
 	part := r.name() + unfinished
+	if free, _, err := s.files.Space(); err == nil && free < r.head.Size+cleanSpare {
+		return errNoRoom
+	}
 	if err = s.clear(r, part); err == nil {
 		err = s.writeRewriting(ctx, r, part)
 	}
