@@ -17,7 +17,7 @@ import (
 )
 
 // Version 2 has smaller rows in the index, in a bucket of another name: a program of one version finds no rows in the index of the other, and
-// takes it for damaged. Rows of segments have become 12 bytes longer. The log and the chunks are as in version 1; segments of the log that are
+// takes it for damaged. Rows of segments have become 12 bytes longer, and those of deletions 8. The log and the chunks are as in version 1; segments of the log that are
 // made from now on say 2 in their heads.
 
 // The index, the one that is being made (whatever is there counts for nothing), and the former one while the new one takes its place.
@@ -31,6 +31,7 @@ var (
 	rows1    = []byte("rows")
 	rows2    = []byte("rows2")
 	segments = []byte("segments")
+	graves   = []byte("graves")
 )
 
 // errDamaged is an index that cannot be read.
@@ -315,6 +316,8 @@ func (ix *index1) read(name, after []byte) (b batch, last []byte, err error) {
 		b.bucket, row = rows2, row2
 	case bytes.Equal(name, segments):
 		row = segment2
+	case bytes.Equal(name, graves):
+		row = grave2
 	}
 	c := ix.tx.Bucket(name).Cursor()
 	k, v := c.First()
@@ -346,6 +349,15 @@ func segment2(v []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the row of a segment has %d bytes", len(v))
 	}
 	return append(bytes.Clone(v), make([]byte, more)...), nil
+}
+
+// grave2 adds to the first segment that a deletion is needed for the last one. It is not known, so it is the last there can be: those after the deletion do not count.
+func grave2(v []byte) ([]byte, error) {
+	const size1 = 8
+	if len(v) != size1 {
+		return nil, fmt.Errorf("the row of a deletion has %d bytes", len(v))
+	}
+	return binary.BigEndian.AppendUint64(bytes.Clone(v), 1<<64-1), nil
 }
 
 // row2 makes a session's row of version 2 from one of version 1. They were, little-endian:
