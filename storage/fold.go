@@ -62,6 +62,7 @@ func (ix *index) apply(recs []*record, end position, read func(place) (*Session,
 func (ix *index) fold(read func(place) (*Session, error), mayRemove func(uint64) bool, change func(*fold) error) (dropped, error) {
 	var f *fold
 	err := ix.update(func(tx *bbolt.Tx) error {
+		tx.DB().AllocSize = growBy(tx.Size())
 		f = &fold{
 			ix: ix, tx: tx, state: ix.state, read: read, mayRemove: mayRemove,
 			slots: make(map[pageKey]*slotPage), segments: make(map[uint64]*segmentRow),

@@ -131,6 +131,10 @@ func mmapSize() int {
 	return 0
 }
 
+// growBy is by how much the file of a database of this size grows at a time, in bytes. bbolt's own 16 MiB would be many times the sessions of a day; each growth costs
+// a sync.
+func growBy(size int64) int { return int(min(max(size/8, 256<<10), 16<<20)) }
+
 func (ix *index) connect() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
