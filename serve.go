@@ -29,6 +29,7 @@ const stopTime = 5 * time.Second
 type serveCommand struct {
 	wayIn  `embed:""`
 	wayOut `embed:""`
+	keep   `embed:""`
 
 	Dashboard        listenAddr  `env:"MILLPOND_DASHBOARD" default:"127.0.0.1:8081" placeholder:"ADDR" help:"The dashboard's listener, HOST:PORT. Port 0 picks one. ${default} where left out."`
 	Token            token       `env:"MILLPOND_TOKEN" placeholder:"T" help:"The dashboard's token. Random at each start where left out."`

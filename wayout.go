@@ -67,6 +67,7 @@ func (w *wayOut) out() (settings.Out, map[string]string) {
 	for name, flag := range map[string]string{
 		"upstream_proxy": "upstream-proxy", "no_proxy": "no-proxy", "passthrough": "passthrough",
 		"insecure_hosts": "insecure-host", "client_certs": "client-cert", "min_tls": "min-tls",
+		"max_bytes": "max-bytes", "max_age": "max-age", "max_sessions": "max-sessions",
 	} {
 		origin[name] = "--" + flag
 		if w.file != nil && w.file.used[flag] != "" {
@@ -135,6 +136,7 @@ func (m minTLS) check() error { return m.err }
 // loadSettings joins the flags with what the dashboard has set. What it set and cannot be used is only told: a start must not fail for it.
 func (c *serveCommand) loadSettings(store *storage.Store, warn func(error)) (*settings.Live, error) {
 	out, origin := c.out()
+	out.Keep = c.keep.set()
 	live, err := settings.Load(store, out, origin)
 	if live == nil {
 		return nil, fmt.Errorf("use the settings: %w", err)

@@ -32,7 +32,7 @@ type Config struct {
 	// Loopback's names, and the address that a connection came in on, are allowed without.
 	AllowHosts []string
 
-	Settings *settings.Live // how upstream is reached. Nil: what the store keeps
+	Settings *settings.Live // how upstream is reached, and how much is kept: the store keeps to it from New on. Nil: what the store keeps
 
 	Proxies   []netip.AddrPort // the proxy's listeners, at least one
 	ProxyAuth bool             // the proxy's clients must show credentials
@@ -90,6 +90,8 @@ func New(cfg Config) (*Server, error) {
 	if s.shares, err = loadShares(s.store, s.now, s.log); err != nil {
 		return nil, err
 	}
+	s.store.HoldBack(s.shares.held)
+	s.store.Retain(s.cfg.Settings.Rules().Limits())
 	s.decoding, s.inflating, s.stall = make(chan struct{}, maxDecoding), make(chan struct{}, maxInflating), stallTime
 	s.register()
 	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)

@@ -11,10 +11,13 @@ import (
 	"millpond/settings"
 )
 
+// noLimit is the value of a limit that is none.
+const noLimit = "none"
+
 // fromDashboard is where a setting comes from that the API made, and so can change.
 const fromDashboard = "dashboard"
 
-// Settings is how upstream is reached. Every entry says where it comes from. Secrets are not told: no password, and no certificate's key.
+// Settings is how upstream is reached, and how much is kept. Every entry says where it comes from. Secrets are not told: no password, and no certificate's key.
 type Settings struct {
 	UpstreamProxy *UpstreamProxySetting `json:"upstream_proxy,omitempty" doc:"The proxy through which upstream is reached. Absent: none."`
 	NoProxy       []HostSetting         `json:"no_proxy" nullable:"false" doc:"What is reached without it, in the form of NO_PROXY: a name means those below it too. Loopback always is."`
@@ -22,6 +25,15 @@ type Settings struct {
 	InsecureHosts []HostSetting         `json:"insecure_hosts" nullable:"false" doc:"Hosts whose certificate is accepted though it does not verify; sessions say so."`
 	MinTLS        []MinTLSSetting       `json:"min_tls" nullable:"false" doc:"The oldest version of TLS that is spoken with a host. The first that fits counts; 1.2 for every other."`
 	ClientCerts   []ClientCertSetting   `json:"client_certs" nullable:"false" doc:"The certificates of hosts that ask for one. The first that fits counts."`
+	MaxBytes      LimitSetting          `json:"max_bytes" doc:"How much of the disk sessions may take, as 20GiB."`
+	MaxAge        LimitSetting          `json:"max_age" doc:"How long ago a session may have ended, as 7d or 36h."`
+	MaxSessions   LimitSetting          `json:"max_sessions" doc:"How many sessions there may be."`
+}
+
+// LimitSetting is a limit. What is beyond one goes, the oldest sessions first, but for pinned, shared and open ones.
+type LimitSetting struct {
+	Value string `json:"value" doc:"none for no limit."`
+	From  string `json:"from" doc:"As for hosts; default where nothing set it."`
 }
 
 // HostSetting is a host pattern that is set.
@@ -59,6 +71,9 @@ type SettingsChange struct {
 	InsecureHosts []string           `json:"insecure_hosts,omitempty" nullable:"false"`
 	MinTLS        []settings.MinTLS  `json:"min_tls,omitempty" nullable:"false"`
 	ClientCerts   []ClientCertChange `json:"client_certs,omitempty" nullable:"false"`
+	MaxBytes      *string            `json:"max_bytes,omitempty" maxLength:"100" doc:"As 20GiB; none for no limit; empty for the default."`
+	MaxAge        *string            `json:"max_age,omitempty" maxLength:"100" doc:"As 7d or 36h; none, or empty, for no limit."`
+	MaxSessions   *string            `json:"max_sessions,omitempty" maxLength:"100" doc:"none, or empty, for no limit."`
 }
 
 // ClientCertChange is a client certificate to set.
@@ -68,10 +83,10 @@ type ClientCertChange struct {
 }
 
 func (s *Server) registerSettings(api huma.API) {
-	huma.Register(api, operation("GET", "/api/settings", "get-settings", "How upstream is reached",
+	huma.Register(api, operation("GET", "/api/settings", "get-settings", "How upstream is reached, and how much is kept",
 		"Settings of the start (flags, environment, settings file) and those that were made here, each with where it comes from."), s.getSettings)
-	huma.Register(api, operation("PATCH", "/api/settings", "change-settings", "Change how upstream is reached",
-		"What is set holds at once, for new connections, and is kept. What the start set cannot be changed here."), s.changeSettings)
+	huma.Register(api, operation("PATCH", "/api/settings", "change-settings", "Change how upstream is reached, or how much is kept",
+		"What is set holds at once, for new connections, and is kept. A lower limit deletes what is beyond it, for good. What the start set cannot be changed here."), s.changeSettings)
 }
 
 func (s *Server) getSettings(context.Context, *struct{}) (*answer[Settings], error) {
@@ -84,6 +99,11 @@ func (s *Server) changeSettings(_ context.Context, in *settingsInput) (*answer[S
 	start, origin := s.cfg.Settings.Start()
 	if in.Body.UpstreamProxy != nil && start.UpstreamProxy != "" {
 		return nil, problem(http.StatusConflict, "The upstream proxy was set at the start, by %s. Change it there, and start Millpond again.", origin["upstream_proxy"])
+	}
+	for _, limit := range in.Body.limits() {
+		if limit.change != nil && *limit.of(&start) != "" {
+			return nil, problem(http.StatusConflict, "%s was set at the start, by %s. Change it there, and start Millpond again.", limit.name, origin[limit.name])
+		}
 	}
 	err := s.cfg.Settings.Change(in.Body.apply)
 	var invalid *settings.InvalidError
@@ -99,10 +119,30 @@ func (s *Server) changeSettings(_ context.Context, in *settingsInput) (*answer[S
 	return answerWith(describeSettings(s.cfg.Settings), nil)
 }
 
+// limitChange is a limit, and what it is to be; nil for what it is.
+type limitChange struct {
+	name   string
+	change *string
+	of     func(*settings.Out) *string
+}
+
+func (c *SettingsChange) limits() []limitChange {
+	return []limitChange{
+		{"max_bytes", c.MaxBytes, func(o *settings.Out) *string { return &o.MaxBytes }},
+		{"max_age", c.MaxAge, func(o *settings.Out) *string { return &o.MaxAge }},
+		{"max_sessions", c.MaxSessions, func(o *settings.Out) *string { return &o.MaxSessions }},
+	}
+}
+
 // apply makes the change on what the dashboard has set.
 func (c *SettingsChange) apply(o *settings.Out) error {
 	if c.UpstreamProxy != nil {
 		o.UpstreamProxy = *c.UpstreamProxy
+	}
+	for _, limit := range c.limits() {
+		if limit.change != nil {
+			*limit.of(o) = *limit.change
+		}
 	}
 	for _, list := range []struct {
 		change []string
@@ -148,11 +188,25 @@ func describeSettings(live *settings.Live) Settings {
 		}
 		return all
 	}
+	limit := func(name, ofStart, ofOwn, otherwise string) LimitSetting {
+		l := LimitSetting{otherwise, "default"}
+		if ofStart != "" {
+			l = LimitSetting{ofStart, origin[name]}
+		} else if ofOwn != "" {
+			l = LimitSetting{ofOwn, fromDashboard}
+		}
+		if l.Value == "0" {
+			l.Value = noLimit
+		}
+		return l
+	}
 	out := Settings{
 		NoProxy:       hosts("no_proxy", start.NoProxy, own.NoProxy),
 		Passthrough:   hosts("passthrough", start.Passthrough, own.Passthrough),
 		InsecureHosts: hosts("insecure_hosts", start.InsecureHosts, own.InsecureHosts),
 		MinTLS:        []MinTLSSetting{}, ClientCerts: []ClientCertSetting{},
+		MaxBytes: limit("max_bytes", start.MaxBytes, own.MaxBytes, settings.DefaultMaxBytes),
+		MaxAge:   limit("max_age", start.MaxAge, own.MaxAge, noLimit), MaxSessions: limit("max_sessions", start.MaxSessions, own.MaxSessions, noLimit),
 	}
 	for _, part := range []struct {
 		settings.Out

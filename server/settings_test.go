@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"slices"
@@ -117,5 +118,52 @@ func TestTheStartsUpstreamProxyStays(t *testing.T) {
 	res := r.call("PATCH", "/api/settings", `{"upstream_proxy":"other.example"}`)
 	if text := r.text(res); res.StatusCode != http.StatusConflict || !strings.Contains(text, "--upstream-proxy") {
 		t.Errorf("%s: %s", res.Status, text)
+	}
+}
+
+// Limits can be set where the start set none, hold at once, and spare what is shared.
+func TestLimitsAreSet(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		live, err := settings.Load(c.Store, settings.Out{Keep: settings.Keep{MaxAge: "7d"}}, map[string]string{"max_age": "--max-age"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Settings = live
+	})
+	var got Settings
+	r.json(r.call("GET", "/api/settings", ""), 200, &got)
+	if got.MaxBytes != (LimitSetting{"20GiB", "default"}) || got.MaxAge != (LimitSetting{"7d", "--max-age"}) || got.MaxSessions != (LimitSetting{"none", "default"}) {
+		t.Errorf("at first: %+v", got)
+	}
+	var first, second uint64
+	for i, id := range []*uint64{&first, &second} {
+		*id = r.record(exchange{url: fmt.Sprint("http://a.example/", i)})
+	}
+	for range 3 {
+		r.record(exchange{url: "http://a.example/"})
+	}
+	r.json(r.call("POST", "/api/shares", fmt.Sprintf(`{"session":%d}`, first)), 200, nil)
+	r.json(r.call("PATCH", "/api/settings", `{"max_sessions":"3","max_bytes":"none"}`), 200, &got)
+	if got.MaxSessions != (LimitSetting{"3", "dashboard"}) || got.MaxBytes != (LimitSetting{"none", "dashboard"}) {
+		t.Errorf("after the change: %+v", got)
+	}
+	var status Status
+	eventually(t, "three are left", func() bool {
+		r.json(r.call("GET", "/api/status", ""), 200, &status)
+		return status.Store.Sessions == 3
+	})
+	if _, err := r.store.Row(first); err != nil {
+		t.Errorf("a shared session is gone: %v", err)
+	}
+	if _, err := r.store.Row(second); err == nil {
+		t.Error("the oldest session that is not shared is there")
+	}
+	if k := status.Store.Retention; k.MaxSessions != 3 || k.MaxBytes != 0 || k.MaxAge != 7*24*3600 {
+		t.Errorf("status: %+v", k)
+	}
+	for change, want := range map[string]string{`{"max_age":"1d"}`: "set at the start, by --max-age", `{"max_bytes":"1kB"}`: "too little"} {
+		if text := r.text(r.call("PATCH", "/api/settings", change)); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", change, text)
+		}
 	}
 }

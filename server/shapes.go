@@ -253,4 +253,18 @@ type Store struct {
 	Total        uint64 `json:"total" doc:"Bytes the file system holds."`
 	Capturing    bool   `json:"capturing" doc:"False while capture does not work; the traffic passes all the same."`
 	Problem      string `json:"problem,omitempty" doc:"Why capture does not work, for people: the disk is full, …"`
+
+	Retention Retention `json:"retention"`
+}
+
+// Retention tells what the limits on how much is kept do. What is beyond one goes, the oldest first, but for pinned, shared and open sessions.
+type Retention struct {
+	MaxBytes    uint64    `json:"max_bytes,omitempty" doc:"0 or absent: no limit; so for the others."`
+	MaxAge      float64   `json:"max_age,omitempty" doc:"Seconds since a session ended."`
+	MaxSessions uint64    `json:"max_sessions,omitempty"`
+	Used        uint64    `json:"used" doc:"Bytes that count against max_bytes: what sessions take. Decoded copies, which go first, do not count."`
+	Next        uint64    `json:"next,omitempty" doc:"The oldest session that may go. Absent: there is none, or no limit."`
+	NextStarted time.Time `json:"next_started,omitzero" doc:"When that began."`
+	Stuck       bool      `json:"stuck,omitempty" doc:"A limit is exceeded, and nothing may go: what is left is pinned, shared, open, or the newest, of which 16 MiB, or 100 sessions or half of max_sessions, stay whatever the limit."`
+	Short       bool      `json:"short,omitempty" doc:"The disk cannot hold max_bytes: it is full before."`
 }

@@ -132,6 +132,19 @@ func (s *shares) list() []Share {
 	return list
 }
 
+// held returns the sessions that shares which are not dead show.
+func (s *shares) held() map[uint64]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(map[uint64]bool, len(s.byID))
+	for _, share := range s.byID {
+		if s.now().Before(share.Expires) {
+			held[share.Session] = true
+		}
+	}
+	return held
+}
+
 // revoke makes a share dead, also for a page that is open, and forgets it. It reports whether there was one.
 func (s *shares) revoke(id string) (bool, error) {
 	s.mu.Lock()

@@ -17,7 +17,18 @@ func storeOf(s storage.Status) Store {
 	return Store{
 		Sessions: s.Sessions, Open: s.Open, LastID: s.LastID, DurableUntil: s.DurableUntil,
 		Bytes: s.Bytes, Free: s.Free, Total: s.Total, Capturing: s.Problem == "", Problem: s.Problem,
+		Retention: retentionOf(&s.Retention),
 	}
+}
+
+func retentionOf(r *storage.Retention) Retention {
+	shown := Retention{
+		MaxBytes: r.Bytes, MaxAge: r.Age.Seconds(), MaxSessions: r.Sessions, Used: r.Used, Next: r.Next, Stuck: r.Stuck, Short: r.Short,
+	}
+	if r.Next != 0 {
+		shown.NextStarted = r.NextStarted.UTC()
+	}
+	return shown
 }
 
 func (s *Server) getStatus(context.Context, *struct{}) (*answer[Status], error) {
@@ -54,6 +65,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 		{"millpond_session_last_id", "counter", "The newest session id given.", status.LastID},
 		{"millpond_session_durable_id", "gauge", "Every ended session up to this id is durable.", status.DurableUntil},
 		{"millpond_storage_bytes", "gauge", "Bytes on disk, all told.", status.Bytes},
+		{"millpond_retention_used_bytes", "gauge", "Bytes that count against the limit.", status.Retention.Used},
+		{"millpond_retention_max_bytes", "gauge", "The limit of bytes; 0 for none.", status.Retention.Bytes},
 		{"millpond_disk_free_bytes", "gauge", "Bytes the file system has left.", status.Free},
 		{"millpond_disk_total_bytes", "gauge", "Bytes the file system holds.", status.Total},
 		{"millpond_capturing", "gauge", "1 while capture works.", capturing},

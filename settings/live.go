@@ -62,7 +62,7 @@ func (l *Live) Own() Out {
 	return l.own
 }
 
-// Change has change alter a copy of what was set since, and uses that from then on. Its lists are to be replaced, not altered. An error, change's own too,
+// Change has change alter a copy of what was set since, and uses that from then on, the limits too. Its lists are to be replaced, not altered. An error, change's own too,
 // leaves all as it was.
 func (l *Live) Change(change func(*Out) error) error {
 	l.mu.Lock()
@@ -84,6 +84,7 @@ func (l *Live) Change(change func(*Out) error) error {
 	}
 	l.own = own
 	l.rules.Store(rules)
+	l.store.Retain(rules.limits)
 	return nil
 }
 

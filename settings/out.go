@@ -1,4 +1,4 @@
-// Package settings holds what can be set about the ways out to upstream: by flags and a file at the start, and by the API while Millpond runs.
+// Package settings holds what can be set about the ways out to upstream, and about how much is kept: by flags and a file at the start, and by the API while Millpond runs.
 package settings
 
 import (
@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"millpond/storage"
 )
 
 // MaxEntries bounds each list: every connection to upstream looks through them.
 const MaxEntries = 1000
 
-// Out is what is set about the ways out, in the form in which it is written down. Its zero value sets nothing.
+// Out is what is set about the ways out, and Keep, in the form in which it is written down. Its zero value sets nothing.
 type Out struct {
 	UpstreamProxy string       `json:"upstream_proxy,omitempty"` // its URL, with credentials
 	NoProxy       []string     `json:"no_proxy,omitempty"`
@@ -19,6 +21,7 @@ type Out struct {
 	InsecureHosts []string     `json:"insecure_hosts,omitempty"`
 	MinTLS        []MinTLS     `json:"min_tls,omitempty"`
 	ClientCerts   []ClientCert `json:"client_certs,omitempty"`
+	Keep
 }
 
 // MinTLS lets hosts speak an older version of TLS than 1.2, or keeps them to a newer one.
@@ -65,6 +68,7 @@ type Rules struct {
 	insecure    []Pattern
 	minTLS      []hostVersion
 	certs       []*hostCert
+	limits      storage.Limits
 }
 
 type hostVersion struct {
@@ -79,6 +83,7 @@ func Compile(outs ...Out) (*Rules, error) {
 		if all.UpstreamProxy == "" {
 			all.UpstreamProxy = o.UpstreamProxy
 		}
+		all.Keep = all.Keep.under(o.Keep)
 		all.NoProxy = append(all.NoProxy, o.NoProxy...)
 		all.Passthrough = append(all.Passthrough, o.Passthrough...)
 		all.InsecureHosts = append(all.InsecureHosts, o.InsecureHosts...)
@@ -87,6 +92,9 @@ func Compile(outs ...Out) (*Rules, error) {
 	}
 	r := &Rules{}
 	var err error
+	if r.limits, err = all.Keep.limits(); err != nil {
+		return nil, fmt.Errorf("how much is kept: %w", err)
+	}
 	if r.passthrough, err = parsePatterns(all.Passthrough); err != nil {
 		return nil, fmt.Errorf("passthrough: %w", err)
 	}

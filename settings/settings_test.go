@@ -280,3 +280,54 @@ func TestLive(t *testing.T) {
 		}
 	}
 }
+
+func TestLimits(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"none": 0, "0": 0, "None": 0, "20GiB": 20 << 30, "1.5 gib": 3 << 29, "500MB": 500e6, "500mb": 500e6, "209715200": 200 << 20, "1TiB": 1 << 40,
+	} {
+		if got, err := ParseMaxBytes(text); got != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]time.Duration{
+		"none": 0, "0": 0, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "1w1d12h": 204 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute,
+	} {
+		if got, err := ParseMaxAge(text); got != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if got, err := ParseMaxSessions("100000"); got != 100_000 || err != nil {
+		t.Errorf("%d, %v", got, err)
+	}
+}
+
+// What the start says of a limit counts before what the dashboard does, and that before the default. A change holds for the store at once.
+func TestLimitsOfStartAndDashboard(t *testing.T) {
+	store, err := storage.OpenStore(storage.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	start := Out{Keep: Keep{MaxAge: "7d"}}
+	live, err := Load(store, start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := live.Rules().Limits(), (storage.Limits{Bytes: 20 << 30, Age: 7 * 24 * time.Hour}); got != want {
+		t.Errorf("at first: %+v, want %+v", got, want)
+	}
+	if err := live.Change(func(o *Out) error { o.Keep = Keep{MaxBytes: "none", MaxAge: "1d", MaxSessions: "5000"}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := storage.Limits{Age: 7 * 24 * time.Hour, Sessions: 5000}
+	if got := store.Status().Retention.Limits; got != want {
+		t.Errorf("after the change: %+v, want %+v", got, want)
+	}
+	if err := live.Change(func(o *Out) error { o.MaxBytes = "1MB"; return nil }); err == nil {
+		t.Error("too low a limit was taken")
+	}
+	again, err := Load(store, start, nil)
+	if err != nil || again.Rules().Limits() != want {
+		t.Errorf("after a restart: %+v, %v", again.Rules().Limits(), err)
+	}
+}

@@ -14,7 +14,7 @@ const (
 	retainStep  = 256
 	retainBytes = 4 << 20
 
-	// keptBytes is how much of the newest sessions stays whatever Limits.Bytes says, and keptSessions how many whatever Limits.Sessions says: else,
+	// keptBytes is how much of the newest sessions stays whatever Limits.Bytes says, and keptSessions how many, or half of Limits.Sessions where that is less, whatever that says: else,
 	// where pinned ones alone are beyond a limit, all others would go as they come.
 	keptBytes    = segmentSize
 	keptSessions = 100
@@ -191,7 +191,7 @@ func (s *Store) excess() (over excess, err error) {
 		over.bytes = use.sessions() > limits.Bytes && !s.cleanPending()
 	}
 	if rows := s.index.snapshot().Rows; limits.Sessions > 0 && rows > limits.Sessions {
-		over.sessions, over.kept = rows-limits.Sessions, min(keptSessions, limits.Sessions)
+		over.sessions, over.kept = rows-limits.Sessions, min(keptSessions, (limits.Sessions+1)/2)
 	}
 	if now := s.now(); limits.Age > 0 && (now.Sub(r.aged) >= retainPause || now.Before(r.aged)) {
 		over.before, r.aged = now.Add(-limits.Age), now
@@ -223,7 +223,7 @@ func (s *Store) choose(over excess) (ids []uint64, err error) {
 		return id >= r.newest
 	}
 	err = s.walk(func(row *Row) verdict {
-		aged := !over.before.IsZero() && row.Started.Add(row.Duration).Before(over.before)
+		aged := !over.before.IsZero() && !row.Started.IsZero() && row.Started.Add(row.Duration).Before(over.before)
 		beyond := (over.bytes || uint64(len(ids)) < over.sessions) && !newest(row.ID)
 		switch {
 		case failed != nil || len(ids) == retainStep || bytes > retainBytes:

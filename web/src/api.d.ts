@@ -234,7 +234,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How upstream is reached
+         * How upstream is reached, and how much is kept
          * @description Settings of the start (flags, environment, settings file) and those that were made here, each with where it comes from.
          */
         get: operations["get-settings"];
@@ -244,8 +244,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change how upstream is reached
-         * @description What is set holds at once, for new connections, and is kept. What the start set cannot be changed here.
+         * Change how upstream is reached, or how much is kept
+         * @description What is set holds at once, for new connections, and is kept. A lower limit deletes what is beyond it, for good. What the start set cannot be changed here.
          */
         patch: operations["change-settings"];
         trace?: never;
@@ -641,6 +641,12 @@ export interface components {
             /** @description A host pattern: api.example, *.example for the names below, .example for both, an address or network, *; each with or without a port. */
             host: string;
         };
+        LimitSetting: {
+            /** @description As for hosts; default where nothing set it. */
+            from: string;
+            /** @description none for no limit. */
+            value: string;
+        };
         LiveClose: {
             /** Format: int64 */
             id: number;
@@ -885,6 +891,39 @@ export interface components {
             /** @description The code's: CANCEL, … */
             name: string;
         };
+        Retention: {
+            /**
+             * Format: double
+             * @description Seconds since a session ended.
+             */
+            max_age?: number;
+            /**
+             * Format: int64
+             * @description 0 or absent: no limit; so for the others.
+             */
+            max_bytes?: number;
+            /** Format: int64 */
+            max_sessions?: number;
+            /**
+             * Format: int64
+             * @description The oldest session that may go. Absent: there is none, or no limit.
+             */
+            next?: number;
+            /**
+             * Format: date-time
+             * @description When that began.
+             */
+            next_started?: string;
+            /** @description The disk cannot hold max_bytes: it is full before. */
+            short?: boolean;
+            /** @description A limit is exceeded, and nothing may go: what is left is pinned, shared, open, or the newest, of which 16 MiB, or 100 sessions or half of max_sessions, stay whatever the limit. */
+            stuck?: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that count against max_bytes: what sessions take. Decoded copies, which go first, do not count.
+             */
+            used: number;
+        };
         Session: {
             /** @description The client's address, host:port. */
             client: string;
@@ -979,6 +1018,12 @@ export interface components {
             client_certs: components["schemas"]["ClientCertSetting"][];
             /** @description Hosts whose certificate is accepted though it does not verify; sessions say so. */
             insecure_hosts: components["schemas"]["HostSetting"][];
+            /** @description How long ago a session may have ended, as 7d or 36h. */
+            max_age: components["schemas"]["LimitSetting"];
+            /** @description How much of the disk sessions may take, as 20GiB. */
+            max_bytes: components["schemas"]["LimitSetting"];
+            /** @description How many sessions there may be. */
+            max_sessions: components["schemas"]["LimitSetting"];
             /** @description The oldest version of TLS that is spoken with a host. The first that fits counts; 1.2 for every other. */
             min_tls: components["schemas"]["MinTLSSetting"][];
             /** @description What is reached without it, in the form of NO_PROXY: a name means those below it too. Loopback always is. */
@@ -991,6 +1036,12 @@ export interface components {
         SettingsChange: {
             client_certs?: components["schemas"]["ClientCertChange"][];
             insecure_hosts?: string[];
+            /** @description As 7d or 36h; none, or empty, for no limit. */
+            max_age?: string;
+            /** @description As 20GiB; none for no limit; empty for the default. */
+            max_bytes?: string;
+            /** @description none, or empty, for no limit. */
+            max_sessions?: string;
             min_tls?: components["schemas"]["MinTLS"][];
             no_proxy?: string[];
             passthrough?: string[];
@@ -1074,6 +1125,7 @@ export interface components {
             open: number;
             /** @description Why capture does not work, for people: the disk is full, … */
             problem?: string;
+            retention: components["schemas"]["Retention"];
             /** Format: int64 */
             sessions: number;
             /**

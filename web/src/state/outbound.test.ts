@@ -15,6 +15,9 @@ const given: OutboundSettings = {
 	insecure_hosts: [],
 	min_tls: [],
 	client_certs: [],
+	max_bytes: { value: "20GiB", from: "default" },
+	max_age: { value: "7d", from: "--max-age" },
+	max_sessions: { value: "none", from: "default" },
 };
 
 beforeEach(async () => {
