@@ -35,7 +35,6 @@ var furtherSections = []furtherSection{
 		row("Differences from `net/http`: an example of each, and random connections read by both",
 			shown("proxy", "TestDifferencesFromNetHTTP"), shown("proxy", "TestRandomMessagesMeanTheSame")),
 		row("HTTP/2: what an end must not send, from either side", shown("proxy/h2", "TestVectors")),
-		row("HTTP/2: floods, from either side", shown("proxy/h2", "TestFloods")),
 		row("HTTP/2: random frames", shown("proxy/h2", "TestRandomFrames")),
 	}},
 	{"Many, long and slow", "what", []further{

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,14 +220,21 @@ func runAll(t *testing.T) map[string]*result {
 	for key := range named() {
 		byDir[key[0]] = append(byDir[key[0]], key[1])
 	}
-	results := map[string]*result{}
+	// The whole-program tests take as long as all others, and wait a lot: they run beside them, as in the gate.
+	results, beside := map[string]*result{}, map[string]*result{}
+	var whole sync.WaitGroup
+	whole.Go(func() { runGo(t, "e2e", byDir["e2e"], beside) })
 	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
-		if tests := byDir[dir]; dir == "e2e/browser" {
+		switch tests := byDir[dir]; dir {
+		case "e2e":
+		case "e2e/browser":
 			runBrowser(t, tests, results)
-		} else {
+		default:
 			runGo(t, dir, tests, results)
 		}
 	}
+	whole.Wait()
+	maps.Copy(results, beside)
 	return results
 }
 
