@@ -49,17 +49,21 @@ func (p *Proxy) answerInside(ctx context.Context, c *conn, tc *tls.Conn, s stora
 
 // asInside is s, the session of a CONNECT, as that of a request inside, of which nothing is known but when it began.
 func asInside(s storage.Session, started time.Time) storage.Session {
-	s.Method, s.Scheme, s.Host, s.Protocol, s.Status = "", "https", withoutPort(s.Host, "https"), "HTTP/1.1", 0
+	if s.Scheme != "http" { // a listener in reverse mode has its upstream's
+		s.Scheme = "https"
+	}
+	s.Method, s.Host, s.Protocol, s.Status = "", withoutPort(s.Host, s.Scheme), "HTTP/1.1", 0
 	s.Timing.Started = started
 	s.Sides = [2]storage.Message{}
 	return s
 }
 
-// answerHTTP2 is answerInside for a client that offered nothing but HTTP/2. net/http does it: nothing here is relayed. The first answer is the session's.
-func (p *Proxy) answerHTTP2(tc *tls.Conn, rec *storage.Recording, s storage.Session, e *upstreamError) {
-	l := &oneConn{conn: tc, closed: make(chan struct{})}
+// answerHTTP2 is answerInside for a client that offered nothing but HTTP/2. net/http does it: nothing here is relayed. c is over TLS, or plain to a listener in reverse mode. The first answer is the session's.
+func (p *Proxy) answerHTTP2(c net.Conn, rec *storage.Recording, s storage.Session, e *upstreamError) {
+	l := &oneConn{conn: c, closed: make(chan struct{})}
 	text := "Millpond: " + e.reason + ".\n"
 	srv := http.Server{
+		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: p.cfg.Limits.HeadTime,
 		IdleTimeout:       p.cfg.Limits.HeadTime,
 		MaxHeaderBytes:    p.cfg.Limits.Head,
@@ -84,7 +88,7 @@ func (p *Proxy) answerHTTP2(tc *tls.Conn, rec *storage.Recording, s storage.Sess
 			fmt.Fprint(w, text)
 			asked := asInside(s, time.Now())
 			asked.Method, asked.Path, asked.Protocol, asked.Status, asked.ContentType = r.Method, r.RequestURI, "HTTP/2", e.status, "text/plain; charset=utf-8"
-			asked.Sides[storage.Request].Head, asked.Sides[storage.Request].Framing = headOfHTTP2(r).raw, storage.FramingHTTP2
+			asked.Sides[storage.Request].Head, asked.Sides[storage.Request].Framing = headOfHTTP2(r, asked.Scheme).raw, storage.FramingHTTP2
 			asked.Sides[storage.Response].Head, asked.Sides[storage.Response].Framing = answer.raw, storage.FramingHTTP2
 			rec.Change(func(now *storage.Session) { *now = asked })
 			if body := rec.Body(storage.Response); r.Method != http.MethodHead {
@@ -94,14 +98,16 @@ func (p *Proxy) answerHTTP2(tc *tls.Conn, rec *storage.Recording, s storage.Sess
 			rec.End(storage.Failed, e.reason)
 		}),
 	}
+	srv.Protocols.SetHTTP2(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
 	srv.Serve(l) // returns when the connection is closed
 }
 
 // headOfHTTP2 is a request's head as net/http understood it: the fields by name, for their order is lost.
-func headOfHTTP2(r *http.Request) *head {
+func headOfHTTP2(r *http.Request, scheme string) *head {
 	fields := []field{
 		{name: ":method", value: r.Method},
-		{name: ":scheme", value: "https"},
+		{name: ":scheme", value: scheme},
 		{name: ":authority", value: r.Host},
 		{name: ":path", value: r.RequestURI},
 	}

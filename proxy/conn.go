@@ -29,7 +29,9 @@ type client struct {
 	cancel context.CancelFunc // of everything done for it
 	idle   atomic.Bool        // between two exchanges: nothing is lost by closing it
 
-	reverse *Reverse // where a listener in reverse mode leads; nil for the proxy's
+	reverse *Reverse       // where a listener in reverse mode leads; nil for the proxy's
+	ahead   *upstreamConn  // to there, made during the client's handshake; nil: none
+	refused *upstreamError // why that one could not be made, where the client speaks HTTP/2 alone
 
 	once  sync.Once
 	moved *http.Transport // see transport

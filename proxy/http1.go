@@ -45,6 +45,8 @@ func (p *Proxy) serveHTTP1(ctx context.Context, c *conn, o *origin) {
 	if o != nil {
 		h.kept.put(o.scheme, o.authority, o.up)
 		h.kept.tunnel = c
+	} else if to := c.under.reverse; to != nil && c.under.ahead != nil {
+		h.kept.put(to.scheme, to.authority, c.under.ahead)
 	}
 	stop := context.AfterFunc(ctx, h.closeCurrent)
 	defer func() {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -68,12 +69,18 @@ func (hc *http2Conn) session(started time.Time) storage.Session {
 		Timing: storage.Timing{Started: started},
 	}
 	s.Sides[storage.Request].Framing = storage.FramingHTTP2
+	if hc.c.reverse != nil {
+		s.SetFlag(storage.FlagReverse)
+	}
 	return s
 }
 
 // describe fills in what a request's head tells.
 func (hc *http2Conn) describe(s *storage.Session, h *head) {
 	s.Method, s.Path = h.method, h.target
+	if hc.c.reverse != nil {
+		return // upstream's name is the host
+	}
 	authority, ok := h.value(":authority")
 	if !ok {
 		authority, ok = h.value("Host")
@@ -152,6 +159,13 @@ func (e *http2Stream) request(h *h2.Head) {
 		e.expect = true
 	}
 	o := offer{head: head, length: bodyLength(head, h.End), framing: storage.FramingHTTP2}
+	if to := e.hc.c.reverse; to != nil {
+		o.head = to.headHTTP2(head)
+		h.Fields = toHPACK(o.head.fields)
+		if !bytes.Equal(o.head.raw, head.raw) {
+			o.received = head.raw
+		}
+	}
 	e.use()
 	if e.hc.p.cfg.RequestModifier == nil {
 		defer e.release()

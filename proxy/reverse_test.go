@@ -93,7 +93,7 @@ func TestCurlReverse(t *testing.T) {
 	p := startProxy(t, Config{})
 	addr := p.listenToo("127.0.0.1:0", func(l net.Listener) error { return p.p.ServeReverse(l, to) })
 	for _, url := range []string{"http://" + addr + "/", "https://" + addr + "/"} {
-		out, code := run(t, "", "curl", "-sS", "--cacert", caFile(t), url, url)
+		out, code := run(t, "", "curl", "-sS", "--http1.1", "--cacert", caFile(t), url, url)
 		if want := strings.Repeat("HTTP/1.1 localhost:"+secure, 2); code != 0 || out != want {
 			t.Fatalf("curl %s: %d: %s, want %s", url, code, out, want)
 		}

@@ -37,6 +37,8 @@ type mirror struct {
 	done      bool           // the handshake is over
 	last      []byte         // the last bytes read in it
 
+	to *client // of a handshake with the proxy itself
+
 	mayPass bool   // there are hosts that pass unread
 	unread  []byte // with mayPass, what was read of the client's hello
 	passing bool   // upstream is one of those: nothing is answered

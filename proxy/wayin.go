@@ -17,13 +17,20 @@ func (p *Proxy) serveWayIn(ctx context.Context, c *conn) {
 		if c = p.acceptTLS(ctx, c, ""); c == nil {
 			return
 		}
+		secured := time.Now()
 		first, ok = p.firstByte(c)
+		if up := c.under.ahead; up != nil && up.tls.ALPN != "h2" && time.Since(secured) > aheadTime {
+			c.under.dropAhead()
+		}
 	}
 	switch {
 	case !ok:
+		c.under.dropAhead()
 		c.Close()
 	case first == socksVersion && c.under.reverse == nil:
 		p.serveSOCKS(ctx, c)
+	case c.under.reverse != nil && p.speaksHTTP2(c, first):
+		p.serveReverseHTTP2(ctx, c)
 	default:
 		p.serveHTTP1(ctx, c, nil)
 	}
@@ -55,7 +62,7 @@ func newOwnTLS() *tls.Config {
 			if err != nil {
 				return nil, err
 			}
-			return &tls.Config{Certificates: leaves, NextProtos: []string{"http/1.1"}}, nil
+			return &tls.Config{Certificates: leaves, NextProtos: m.chooseProtocol(hello)}, nil
 		},
 	}
 }
@@ -73,15 +80,20 @@ func (p *Proxy) acceptTLS(ctx context.Context, c *conn, name string) *conn {
 		c.Close()
 		return nil
 	}
-	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, issuer: p.cfg.CA.current(), authority: name}
+	m := &mirror{bufferedConn: bufferedConn{Conn: c.Conn, r: c.r}, p: p, issuer: p.cfg.CA.current(), authority: name, to: c.under}
 	tc := tls.Server(m, m.issuer.own)
-	handshake, cancel := context.WithTimeout(ctx, p.cfg.Limits.HeadTime)
+	limit := p.cfg.Limits.HeadTime
+	if c.under.reverse != nil {
+		limit += p.cfg.Limits.DialTime // see chooseProtocol
+	}
+	handshake, cancel := context.WithTimeout(ctx, limit)
 	err := tc.HandshakeContext(handshake)
 	cancel()
 	m.done = true
 	if err == nil {
 		return c.over(tc)
 	}
+	c.under.dropAhead()
 	if ctx.Err() == nil && name != checkHost {
 		s.TLS = &storage.TLS{ServerName: m.sni}
 		state, why := p.explainClient(ctx, c.client, name, m, err)
