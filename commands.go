@@ -17,11 +17,15 @@ import (
 )
 
 type verifyCommand struct {
-	Full bool `help:"Read every byte: the checksum of each record, the hash of each chunk."`
+	Full   bool `help:"Read every byte: the checksum of each record, the hash of each chunk and of each whole body."`
+	Repair bool `help:"Read every byte, and mend what can be: make the index again from the log, move what is damaged to damaged/ in the data directory, and note on each session what it lost. It can be broken off and run again. It fails if anything was lost, or is still wrong."`
 }
 
 // Run prints one line for each thing that is wrong, and fails if there is any.
 func (c verifyCommand) Run(line *commandLine, s *streams) error {
+	if c.Repair {
+		return c.repair(string(line.Data), s)
+	}
 	problems := 0
 	looked, err := storage.Verify(string(line.Data), c.Full, func(problem string) {
 		problems++
@@ -43,6 +47,30 @@ func (c verifyCommand) Run(line *commandLine, s *streams) error {
 	}
 	_, err = fmt.Fprintf(s.out, "nothing is wrong; looked at %s, %s, %s, %s: %s\n",
 		counted(looked.Sessions, "session"), counted(looked.Segments, "log segment"), counted(looked.Chunks, "chunk"), counted(looked.Bytes, "byte"), how)
+	return err
+}
+
+// repair prints one line for each thing that is wrong, is done and is lost. It fails if something was lost or is still wrong.
+func (c verifyCommand) repair(data string, s *streams) error {
+	done, err := storage.Repair(data, func(text string) { fmt.Fprintln(s.out, text) })
+	if err != nil {
+		return err
+	}
+	if err := checkCA(filepath.Join(data, "ca")); err != nil {
+		done.Left++
+		fmt.Fprintln(s.out, err)
+		fmt.Fprintln(s.out, "millpond ca --regenerate makes a new authority")
+	}
+	switch {
+	case done.Left > 0:
+		return fmt.Errorf("%s: %s still wrong", data, counted(uint64(done.Left), "thing"))
+	case done.Lost > 0:
+		return fmt.Errorf("%s: it holds together again; %s lost something, and is marked", data, counted(uint64(done.Lost), "session"))
+	case done.Wrong > 0:
+		_, err = fmt.Fprintln(s.out, "all is mended, and nothing was lost")
+	default:
+		_, err = fmt.Fprintln(s.out, "nothing is wrong, and nothing was changed")
+	}
 	return err
 }
 

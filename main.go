@@ -22,7 +22,7 @@ type commandLine struct {
 	Data dataDir `env:"MILLPOND_DATA" default:"${data}" placeholder:"DIR" help:"Where everything is kept."`
 
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Capture, and serve the dashboard. What runs where no command is named."`
-	Verify      verifyCommand      `cmd:"" help:"Read a data directory that no Millpond serves, and report what does not hold."`
+	Verify      verifyCommand      `cmd:"" help:"Read a data directory that no Millpond serves, and report what does not hold; with --repair, mend it."`
 	CA          caCommand          `cmd:"" name:"ca" help:"Print the CA certificate that devices install, making it where there is none."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Healthcheck healthcheckCommand `cmd:"" hidden:"" help:"Ask a running dashboard whether it is well; for containers."`

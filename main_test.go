@@ -240,6 +240,44 @@ func TestVerifyTellsOfABrokenAuthority(t *testing.T) {
 	}
 }
 
+// TestRepairByTheCommandLine loses the index, then a record: the exit code tells whether anything was lost.
+func TestRepairByTheCommandLine(t *testing.T) {
+	data := t.TempDir()
+	store, err := storage.OpenStore(storage.Config{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := store.Begin(storage.Session{Method: "GET", Host: "example.com", Path: "/the-only-one"})
+	r.End(storage.Done, "")
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	repair := func(code int, said string) {
+		t.Helper()
+		out, errOut, got := output(t, "verify", "--repair", "--data", data)
+		if got != code || !strings.Contains(out+errOut, said) {
+			t.Errorf("repair: exit %d, %s%s; want exit %d and %q", got, out, errOut, code, said)
+		}
+		if out, errOut, got := output(t, "verify", "--full", "--data", data); got != 0 {
+			t.Errorf("verify after it: exit %d, %s%s", got, out, errOut)
+		}
+	}
+	repair(0, "nothing is wrong, and nothing was changed")
+	if err := os.WriteFile(filepath.Join(data, "index.db"), []byte("xx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	repair(0, "all is mended, and nothing was lost")
+	segment := filepath.Join(data, "log", "000001")
+	b, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(segment, bytes.Replace(b, []byte("/the-only-one"), []byte("/the-0nly-0ne"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	repair(1, "1 session lost something")
+}
+
 func TestCommands(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	if out, _, code := output(t, "version"); code != 0 || !strings.HasPrefix(out, "millpond "+version+" go") {

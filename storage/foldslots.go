@@ -41,6 +41,7 @@ func (f *fold) addSlot(rec *record) error {
 	}
 	p.slots[i] = slot{offset: uint32(rec.at.offset), length: rec.at.length}
 	s := f.segment(rec.at.Segment)
+	s.generation = rec.at.generation // also where the head is lost
 	s.size = max(s.size, rec.at.end().Offset)
 	return nil
 }

@@ -11,26 +11,27 @@ import (
 // check looks through the whole database: that its pages hold together, and that the values can be read. It costs the reading of the file, some
 // 250 MB for a million sessions. An error is errIndexDamaged.
 func (ix *index) check() error {
-	err := ix.view(func(tx *bbolt.Tx) error {
-		// Before bbolt's own check, which reads in another goroutine, where a fault cannot be survived.
-		if err := ix.checkValues(tx); err != nil {
-			return err
-		}
-		if err := checkPages(tx); err != nil {
-			return err
-		}
-		var first error
-		for err := range tx.Check() { // to its end: it waits for a reader
-			if first == nil {
-				first = err
-			}
-		}
-		return first
-	})
-	if err != nil {
+	if err := ix.view(ix.checkIn); err != nil {
 		return fmt.Errorf("check index: %w (%w)", err, errIndexDamaged)
 	}
 	return nil
+}
+
+func (ix *index) checkIn(tx *bbolt.Tx) error {
+	// Before bbolt's own check, which reads in another goroutine, where a fault cannot be survived.
+	if err := ix.checkValues(tx); err != nil {
+		return err
+	}
+	if err := checkPages(tx); err != nil {
+		return err
+	}
+	var first error
+	for err := range tx.Check() { // to its end: it waits for a reader
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // checkPages checks that no page claims to go on beyond the file's end: bbolt's own check would take memory for each page it claims.

@@ -145,6 +145,7 @@ func sessionOfRow(row *Row) *Session {
 		ID: row.ID, Flags: row.Flags, Client: row.Client, Method: row.Method, Scheme: row.Scheme, Host: row.Host, Path: row.Path, Upstream: row.Upstream,
 		Protocol: row.Protocol, Status: row.Status, ContentType: row.ContentType, Timing: Timing{Started: row.Started},
 		Pinned: row.Pinned, Note: row.Note, Color: row.Color,
+		Sides: [2]Message{{Body: Body{Passed: row.RequestBytes}}, {Body: Body{Passed: row.ResponseBytes}}},
 	}
 }
 
@@ -322,7 +323,8 @@ func (s *Store) sweepLog() error {
 	}
 	applied := s.index.snapshot().Applied.Segment
 	for _, span := range spans {
-		if _, ok := known[span.number]; !ok && span.number < applied {
+		_, ok := known[span.number]
+		if begun := span.number > applied && span.end == 0; !ok && (span.number < applied || begun) { // or about to be begun
 			s.removeFile(span.file())
 		}
 	}

@@ -1,0 +1,749 @@
+package storage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+)
+
+// kept is what a test knows of a session that it recorded.
+type kept struct {
+	body    []byte
+	note    string
+	deleted bool
+}
+
+// repairCase is a closed store that holds some of everything.
+type repairCase struct {
+	dir     string
+	kept    map[uint64]kept
+	picture picture
+	large   uint64 // of three chunks
+	noted   uint64 // a small one, whose newest record came with a note
+	plain   uint64 // a small one in a segment in the middle
+	gone    uint64 // a deleted one, whose segment is there
+}
+
+func newRepairCase(t *testing.T) *repairCase {
+	t.Helper()
+	c := &repairCase{dir: t.TempDir(), kept: make(map[uint64]kept)}
+	s := openTest(t, c.dir)
+	s.log.limit = 12 << 10
+	record := func(n, size int) uint64 {
+		body := noise(uint64(n), size)
+		r := s.Begin(Session{Method: "GET", Host: "example.com", Path: fmt.Sprint("/session-", n), Sides: [2]Message{{Head: noise(uint64(n), 30)}}})
+		r.Change(func(s *Session) { s.TLS = &TLS{} })
+		chain := s.Chain([][]byte{noise(7, 500)})
+		r.Change(func(s *Session) { s.TLS.Chain = chain })
+		give(r.Body(Response), body)
+		r.Body(Response).Complete()
+		r.End(Done, "")
+		c.kept[r.ID()] = kept{body: body}
+		waitDurable(t, s)
+		return r.ID()
+	}
+	for n := range 40 {
+		id := record(n, 1000)
+		switch n {
+		case 12:
+			c.plain = id
+		case 20:
+			c.noted = id
+		case 22:
+			c.gone = id
+		}
+	}
+	record(5, 1000) // the same bytes again
+	c.large = record(100, 9<<20)
+	record(100, 9<<20) // and again
+	record(101, 5<<20)
+	for n := 41; n < 60; n++ {
+		record(n, 1000)
+		if n == 45 {
+			note := kept{body: c.kept[c.noted].body, note: "a note"}
+			if err := s.Annotate(c.noted, func(s *Session) { s.Note, s.Pinned = note.note, true }); err != nil {
+				t.Fatal(err)
+			}
+			c.kept[c.noted] = note
+		}
+		if n == 50 {
+			if _, err := s.Delete(t.Context(), []uint64{c.gone}); err != nil {
+				t.Fatal(err)
+			}
+			c.kept[c.gone] = kept{deleted: true}
+		}
+	}
+	waitDigests(t, s)
+	if err := s.PutShare("share", []byte("its record")); err != nil {
+		t.Fatal(err)
+	}
+	c.picture = takePicture(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *repairCase) copy(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(c.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// change writes over bytes of a file.
+func change(t *testing.T, path string, at int64, with ...byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(with, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// find returns the segment and the last or first offset at which the log has the bytes.
+func find(t *testing.T, dir string, what []byte, last bool) (path string, at int64) {
+	t.Helper()
+	at = -1
+	segments, _ := filepath.Glob(filepath.Join(dir, "log", "*"))
+	for _, segment := range segments {
+		b, err := os.ReadFile(segment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := bytes.LastIndex(b, what); i >= 0 && (last || at < 0) {
+			path, at = segment, int64(i)
+		}
+	}
+	if at < 0 {
+		t.Fatal("the log does not have it")
+	}
+	return path, at
+}
+
+// tree returns the files of a data directory and their content, but for the lock.
+func tree(t *testing.T, dir string) map[string][32]byte {
+	t.Helper()
+	all := make(map[string][32]byte)
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == lockName {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = sha256.Sum256(b)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// verifyAll returns what verify tells with every byte read.
+func verifyAll(t *testing.T, dir string) (told []string) {
+	t.Helper()
+	if _, err := Verify(dir, true, func(p string) { told = append(told, p) }); err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
+
+// repairAll repairs the store, and checks what every repair does: all then holds together, and another changes nothing.
+func repairAll(t *testing.T, dir string) (done Repaired, lines []string) {
+	t.Helper()
+	done, err := Repair(dir, func(line string) { lines = append(lines, line) })
+	if err != nil || done.Left > 0 {
+		t.Fatalf("repair: %+v, %v:\n%s", done, err, strings.Join(lines, "\n"))
+	}
+	checkRepaired(t, dir, lines)
+	return done, lines
+}
+
+func checkRepaired(t *testing.T, dir string, lines []string) {
+	t.Helper()
+	if told := verifyAll(t, dir); len(told) > 0 {
+		t.Errorf("after the repair: %s\nits lines:\n%s", strings.Join(told, "\n"), strings.Join(lines, "\n"))
+	}
+	before := tree(t, dir)
+	again, err := Repair(dir, func(line string) { t.Error("second repair:", line) })
+	if err != nil || again.Wrong > 0 || again.Lost > 0 {
+		t.Errorf("second repair: %+v, %v", again, err)
+	}
+	for path, sum := range tree(t, dir) {
+		if before[path] != sum {
+			t.Errorf("second repair: %s changed", path)
+		}
+	}
+}
+
+// check opens the store: each session has all its bytes, or says that it has fewer and has those right. It returns which lost something.
+func (c *repairCase) check(t *testing.T, dir string) (lost []uint64) {
+	t.Helper()
+	s := openTest(t, dir)
+	seen := 0
+	for id, want := range c.kept {
+		session, err := s.Session(id)
+		if want.deleted {
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("session %d is back: %v", id, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("session %d: %v", id, err)
+			continue
+		}
+		seen++
+		if session.Note != want.note || session.Pinned != (want.note != "") || session.Host != "example.com" || !strings.HasPrefix(session.Path, "/session-") {
+			t.Errorf("session %d: got note %q, pinned %t, %s%s", id, session.Note, session.Pinned, session.Host, session.Path)
+		}
+		got := session.Sides[Response].Body
+		if int(got.Size) < len(want.body) || !got.Complete {
+			lost = append(lost, id)
+			if got.Complete || !strings.HasPrefix(got.Missing, fmt.Sprintf("captured to byte %d: ", got.Size)) || !session.HasFlag(FlagCut) {
+				t.Errorf("session %d: it does not say what it lost: %+v, %v", id, got, session.Flags)
+			}
+			if got.Size == 0 {
+				continue
+			}
+		}
+		if body := readBody(t, s, id, Response); !bytes.Equal(body, want.body[:got.Size]) {
+			t.Errorf("session %d: its body differs", id)
+		}
+	}
+	if n := s.Status().Sessions; n != uint64(seen) {
+		t.Errorf("%d sessions, want %d", n, seen)
+	}
+	put(s, noise(1, 2000))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if told := verifyAll(t, dir); len(told) > 0 {
+		t.Errorf("after another run: %s", strings.Join(told, "\n"))
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+func (c *repairCase) checkSame(t *testing.T, dir string) {
+	t.Helper()
+	s := openTest(t, dir)
+	got, want := takePicture(t, s), c.picture
+	comparePictures(t, picture{rows: got.rows, sessions: got.sessions}, picture{rows: want.rows, sessions: want.sessions})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// inIndex changes the index by bbolt's own means.
+func inIndex(t *testing.T, dir string, fn func(tx *bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(dir, indexName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRepairOfTheIndex damages the index, or has it lie: it is made again from the log, which lost nothing, and the old one is kept.
+func TestRepairOfTheIndex(t *testing.T) {
+	c := newRepairCase(t)
+	inBucket := func(name []byte, fn func(k, v []byte) []byte) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				b := tx.Bucket(name)
+				k, v := b.Cursor().Last()
+				return b.Put(bytes.Clone(k), fn(k, bytes.Clone(v)))
+			})
+		}
+	}
+	for name, damage := range map[string]func(t *testing.T, dir string){
+		"cut short": func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, indexName), 3*int64(os.Getpagesize())); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"other bytes": func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, indexName), noise(1, 100_000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no bucket": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketRows) })
+		},
+		"a row less": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error { return tx.Bucket(bucketRows).Delete(idKey(c.plain)) })
+		},
+		"a row of another record": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				b := tx.Bucket(bucketRows)
+				return b.Put(idKey(c.plain), bytes.Clone(b.Get(idKey(c.plain+1))))
+			})
+		},
+		"a row's text": inBucket(bucketRows, func(_, v []byte) []byte { v[len(v)-1] ^= 1; return v }),
+		"a word":       inBucket(bucketWords, func(_, v []byte) []byte { v[0] ^= 1; return v }),
+		"a slot's place": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				b := tx.Bucket(bucketSlots)
+				k := pageKey{3, 0}.bytes()
+				var p slotPage
+				p.decode(b.Get(k))
+				p.slots[2].offset += 100
+				return b.Put(k, p.encode())
+			})
+		},
+		"a slot's names": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				b := tx.Bucket(bucketSlots)
+				k := pageKey{3, 0}.bytes()
+				var p slotPage
+				p.decode(b.Get(k))
+				p.slots[2].refs++
+				return b.Put(k, p.encode())
+			})
+		},
+		"a chunk's length": inBucket(bucketChunks, func(_, v []byte) []byte { v[0] ^= 1; return v }),
+		"a chunk's names":  inBucket(bucketChunks, func(_, v []byte) []byte { v[4] += 5; return v }),
+		"a chunk more": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				return tx.Bucket(bucketChunks).Put(noise(1, 32), (&chunkRow{100, 1}).encode())
+			})
+		},
+		"a chunk less": func(t *testing.T, dir string) {
+			inIndex(t, dir, func(tx *bbolt.Tx) error {
+				k, _ := tx.Bucket(bucketChunks).Cursor().First()
+				return tx.Bucket(bucketChunks).Delete(bytes.Clone(k))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := c.copy(t)
+			damage(t, dir)
+			if len(verifyAll(t, dir)) == 0 {
+				t.Fatal("verify finds nothing wrong")
+			}
+			done, lines := repairAll(t, dir)
+			if done.Lost > 0 {
+				t.Errorf("%d sessions lost something: %s", done.Lost, lines)
+			}
+			if _, err := os.Stat(filepath.Join(dir, indexName+".damaged-1")); err != nil {
+				t.Error(err)
+			}
+			c.checkSame(t, dir)
+			if name != "cut short" && name != "other bytes" {
+				s := openTest(t, dir)
+				checkShares(t, s, oneShare)
+				s.Close()
+			}
+			if lost := c.check(t, dir); len(lost) > 0 {
+				t.Errorf("sessions %v lost something", lost)
+			}
+		})
+	}
+}
+
+// TestRepairOfWhatIsLost damages the log and the chunks: what was lost is said on the sessions that lost it, what was there is kept aside, and no other session
+// changes.
+func TestRepairOfWhatIsLost(t *testing.T) {
+	c := newRepairCase(t)
+	chunkOf := func(t *testing.T, dir string, n int) string {
+		for _, s := range c.picture.sessions {
+			if s.ID == c.large {
+				return filepath.Join(dir, filepath.FromSlash(chunkName(s.Sides[Response].Body.Extents[n].Chunk)))
+			}
+		}
+		t.Fatal("no large session")
+		return ""
+	}
+	both := []uint64{c.large, c.large + 1}
+	for name, test := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		lost   []uint64 // sessions whose bodies are cut
+		marked int      // sessions that lost something else
+		sizes  uint64   // of the cut bodies
+		told   string
+	}{
+		"a chunk is missing": {func(t *testing.T, dir string) {
+			if err := os.Remove(chunkOf(t, dir, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}, both, 0, chunkSize, "captured to byte 4194304: a chunk of it was damaged on disk"},
+		"a chunk is short": {func(t *testing.T, dir string) {
+			if err := os.Truncate(chunkOf(t, dir, 0), 1000); err != nil {
+				t.Fatal(err)
+			}
+		}, both, 0, 0, "captured to byte 0: a chunk of it was damaged on disk"},
+		"a chunk has other bytes": {func(t *testing.T, dir string) { change(t, chunkOf(t, dir, 2), 5, 1, 2, 3) }, both, 0, 2 * chunkSize, "it is kept in damaged/"},
+		"a chunk is an incoming file, too": {func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "incoming", "77"), noise(100, chunkSize), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			change(t, chunkOf(t, dir, 0), 5, 1, 2, 3)
+		}, nil, 0, 0, "is the same content"},
+		"a piece": {func(t *testing.T, dir string) {
+			path, at := find(t, dir, c.kept[c.plain].body, true)
+			change(t, path, at+10, 1, 2, 3, 4)
+		}, []uint64{c.plain}, 0, 0, "captured to byte 0: a piece of it was damaged on disk"},
+		"a record": {func(t *testing.T, dir string) {
+			path, at := find(t, dir, []byte("/session-12"), true)
+			change(t, path, at, []byte("/SESSION")...)
+		}, []uint64{c.plain}, 0, 1000, "captured to byte 1000: the record was damaged on disk"},
+		"a record, and the index is no help": {func(t *testing.T, dir string) {
+			path, at := find(t, dir, []byte("/session-20"), true) // there is an older one, without the note
+			change(t, path, at, []byte("/SESSION")...)
+		}, nil, 1, 0, "the record was damaged on disk"},
+		"a deletion": {func(t *testing.T, dir string) {
+			payload, err := encoder.Marshal(deletion{IDs: []uint64{c.gone}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, at := find(t, dir, payload, false)
+			change(t, path, at, 0xff)
+		}, nil, 0, 0, "is deleted again"},
+		"a segment's head": {func(t *testing.T, dir string) { change(t, filepath.Join(dir, segmentName(3)), 0, 1, 2, 3) }, nil, 0, 0, "are a hole now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := c.copy(t)
+			test.damage(t, dir)
+			if len(verifyAll(t, dir)) == 0 {
+				t.Fatal("verify finds nothing wrong")
+			}
+			done, lines := repairAll(t, dir)
+			if done.Lost != len(test.lost)+test.marked {
+				t.Errorf("%d sessions lost something, want %d:\n%s", done.Lost, len(test.lost)+test.marked, strings.Join(lines, "\n"))
+			}
+			if all := strings.Join(lines, "\n"); !strings.Contains(all, test.told) {
+				t.Errorf("it is not told that %q:\n%s", test.told, all)
+			}
+			for _, id := range test.lost {
+				if all := strings.Join(lines, "\n"); !strings.Contains(all, fmt.Sprintf("session %d (GET example.com/session-", id)) {
+					t.Errorf("session %d is not named:\n%s", id, all)
+				}
+			}
+			if lost := c.check(t, dir); !slices.Equal(lost, test.lost) {
+				t.Errorf("sessions %v lost bytes, want %v:\n%s", lost, test.lost, strings.Join(lines, "\n"))
+			}
+			s := openTest(t, dir)
+			for _, id := range test.lost {
+				if session, err := s.Session(id); err != nil || session.State != Done || session.Sides[Response].Body.Size != test.sizes {
+					t.Errorf("session %d: %s, %+v, %v", id, session.State, session.Sides[Response].Body, err)
+				}
+			}
+			checkShares(t, s, oneShare)
+		})
+	}
+}
+
+// TestRepairOfWholeSegments removes, empties or cuts segments: what the index knows of their sessions is kept.
+func TestRepairOfWholeSegments(t *testing.T) {
+	c := newRepairCase(t)
+	segments, err := filepath.Glob(filepath.Join(c.dir, "log", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(path string) error{
+		"gone":  os.Remove,
+		"empty": func(path string) error { return os.Truncate(path, 0) },
+		"half": func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Truncate(path, info.Size()/2)
+		},
+		"zero": func(path string) error { return os.WriteFile(path, make([]byte, 12000), 0o600) },
+	} {
+		for _, n := range []int{1, 4, len(segments) - 1} {
+			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
+				t.Parallel()
+				dir := c.copy(t)
+				if err := damage(filepath.Join(dir, "log", filepath.Base(segments[n]))); err != nil {
+					t.Fatal(err)
+				}
+				if len(verifyAll(t, dir)) == 0 {
+					t.Fatal("verify finds nothing wrong")
+				}
+				done, lines := repairAll(t, dir)
+				if lost := c.check(t, dir); len(lost) > done.Lost || done.Lost == 0 && n < len(segments)-1 {
+					t.Errorf("sessions %v lost bytes, and %d are said to have lost something:\n%s", lost, done.Lost, strings.Join(lines, "\n"))
+				}
+			})
+		}
+	}
+}
+
+// TestRepairOfWhatNothingNames: a whole chunk that nothing names is removed, and what cannot be told is kept aside.
+func TestRepairOfWhatNothingNames(t *testing.T) {
+	c := newRepairCase(t)
+	dir := c.copy(t)
+	whole := noise(500, 1000)
+	sum := sha256.Sum256(whole)
+	files := map[string][]byte{chunkName(sum[:]): whole, chunkName(noise(1, 32)): whole, "chunks/note.txt": whole, "incoming/9": whole, "incoming/note": whole, "log/note": whole}
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := verifyAll(t, dir); len(told) != len(files) {
+		t.Errorf("told: %s", strings.Join(told, "\n"))
+	}
+	_, lines := repairAll(t, dir)
+	if entries, err := os.ReadDir(filepath.Join(dir, damagedDir)); err != nil || len(entries) != len(files)-2 {
+		t.Errorf("kept aside: %v, %v:\n%s", entries, err, strings.Join(lines, "\n"))
+	}
+	c.checkSame(t, dir)
+	c.check(t, dir)
+}
+
+// TestBodyThatIsNotThatOfItsSHA256: each of its runs is whole, and together they are not what was hashed.
+func TestBodyThatIsNotThatOfItsSHA256(t *testing.T) {
+	c := newRepairCase(t)
+	s := openTest(t, c.dir)
+	if err := s.amend(c.large, func(session *Session) {
+		b := &session.Sides[Response].Body
+		b.Extents = []Extent{b.Extents[1], b.Extents[0], b.Extents[2]}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if told := verifyAll(t, c.dir); len(told) != 1 || !strings.Contains(told[0], "SHA-256") {
+		t.Fatalf("told: %s", told)
+	}
+	if done, lines := repairAll(t, c.dir); done.Lost != 1 || done.Wrong != 1 {
+		t.Errorf("%+v: %s", done, lines)
+	}
+}
+
+// brokenFiles fails every change after the first n.
+type brokenFiles struct {
+	Files
+	left *int
+}
+
+var errBrokenOff = errors.New("broken off")
+
+func (b brokenFiles) change() error {
+	if *b.left--; *b.left < 0 {
+		return errBrokenOff
+	}
+	return nil
+}
+
+func (b brokenFiles) OpenFile(name string, flag int) (File, error) {
+	if flag&os.O_CREATE != 0 {
+		if err := b.change(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := b.Files.OpenFile(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return brokenFile{f, b}, nil
+}
+
+func (b brokenFiles) Rename(from, to string) error {
+	return errors.Join(b.change(), func() error {
+		if *b.left < 0 {
+			return nil
+		}
+		return b.Files.Rename(from, to)
+	}())
+}
+
+func (b brokenFiles) Remove(name string) error {
+	if err := b.change(); err != nil {
+		return err
+	}
+	return b.Files.Remove(name)
+}
+
+func (b brokenFiles) SyncDir(name string) error {
+	if err := b.change(); err != nil {
+		return err
+	}
+	return b.Files.SyncDir(name)
+}
+
+type brokenFile struct {
+	File
+	of brokenFiles
+}
+
+func (f brokenFile) WriteAt(p []byte, at int64) (int, error) {
+	if err := f.of.change(); err != nil {
+		n, _ := f.File.WriteAt(p[:len(p)/2], at)
+		return n, err
+	}
+	return f.File.WriteAt(p, at)
+}
+
+func (f brokenFile) Truncate(size int64) error {
+	if err := f.of.change(); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+// TestRepairThatIsBrokenOff breaks off a repair of many things at each of its changes in turn; another then does what is left.
+func TestRepairThatIsBrokenOff(t *testing.T) {
+	c := newRepairCase(t)
+	damage := func(dir string) {
+		path, at := find(t, dir, []byte("/session-12"), true)
+		change(t, path, at, []byte("/SESSION")...)
+		path, at = find(t, dir, c.kept[c.noted].body, true)
+		change(t, path, at, 1, 2, 3, 4)
+		change(t, filepath.Join(dir, segmentName(3)), 0, 1, 2, 3)
+		chunks, _ := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
+		change(t, chunks[0], 0, 1, 2, 3)
+		if err := os.Remove(filepath.Join(dir, segmentName(4))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := c.copy(t)
+	damage(want)
+	whole, _ := repairAll(t, want)
+	wantLost := c.check(t, want)
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	for n := 0; ; n += step {
+		dir := c.copy(t)
+		damage(dir)
+		v, err := newVerifier(dir, true, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := n
+		v.files = brokenFiles{v.files, &left}
+		v.begin()
+		_, err = v.repair()
+		v.close()
+		if err == nil {
+			if n == 0 {
+				t.Error("nothing was broken off")
+			}
+			return
+		}
+		if !errors.Is(err, errBrokenOff) {
+			t.Fatalf("after %d changes: %v", n, err)
+		}
+		if n%3 == 2 { // Millpond may run in between
+			if err := openTest(t, dir).Close(); err != nil {
+				t.Fatal(err)
+			}
+			Repair(dir, func(string) {})
+			checkRepaired(t, dir, nil)
+			os.RemoveAll(dir)
+			continue
+		}
+		var lines []string
+		done, err := Repair(dir, func(line string) { lines = append(lines, line) })
+		if err != nil || done.Left > 0 {
+			t.Fatalf("after %d changes: %+v, %v: %s", n, done, err, strings.Join(lines, "\n"))
+		}
+		checkRepaired(t, dir, lines)
+		if lost := c.check(t, dir); !slices.Equal(lost, wantLost) {
+			t.Errorf("after %d changes: sessions %v lost bytes, want %v:\n%s", n, lost, wantLost, strings.Join(lines, "\n"))
+		}
+		if t.Failed() {
+			t.Fatalf("after %d changes (a whole repair: %+v)", n, whole)
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+// TestRepairOfDamageAnywhere changes runs of bytes anywhere in the directory: after a repair all that is served is right.
+func TestRepairOfDamageAnywhere(t *testing.T) {
+	c := newRepairCase(t)
+	rounds := 60
+	if testing.Short() {
+		rounds = 8
+	}
+	for seed := range uint64(rounds) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		dir := c.copy(t)
+		var names []string
+		for _, pattern := range []string{"index.db", "log/*", "log/*", "log/*", "chunks/*/*"} {
+			found, _ := filepath.Glob(filepath.Join(dir, pattern))
+			names = append(names, found...)
+		}
+		what := ""
+		for range 1 + random.IntN(4) {
+			name := names[random.IntN(len(names))]
+			info, err := os.Stat(name)
+			if err != nil || info.Size() == 0 {
+				continue
+			}
+			at := random.Int64N(info.Size())
+			n := min(int64(1+random.IntN(300)), info.Size()-at)
+			change(t, name, at, noise(random.Uint64(), int(n))...)
+			rel, _ := filepath.Rel(dir, name)
+			what += fmt.Sprintf("%s: %d bytes from %d; ", rel, n, at)
+		}
+		var lines []string
+		done, err := Repair(dir, func(line string) { lines = append(lines, line) })
+		if err != nil || done.Left > 0 {
+			t.Fatalf("seed %d (%s): %+v, %v:\n%s", seed, what, done, err, strings.Join(lines, "\n"))
+		}
+		checkRepaired(t, dir, lines)
+		c.checkSome(t, dir)
+		if t.Failed() {
+			t.Fatalf("seed %d: %s\n%s", seed, what, strings.Join(lines, "\n"))
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+// checkSome checks that what is served as whole is right, and of the rest what there is.
+func (c *repairCase) checkSome(t *testing.T, dir string) {
+	t.Helper()
+	s := openTest(t, dir)
+	for id, want := range c.kept {
+		session, err := s.Session(id)
+		if err != nil {
+			continue
+		}
+		if want.deleted {
+			t.Errorf("session %d is back", id)
+			continue
+		}
+		body := session.Sides[Response].Body
+		b, err := s.Body(id, Response)
+		if err != nil {
+			continue
+		}
+		got, err := io.ReadAll(io.NewSectionReader(b, 0, b.Size()))
+		b.Close()
+		if err == nil && (!bytes.Equal(got, want.body[:min(len(got), len(want.body))]) || body.Complete && len(got) != len(want.body)) {
+			t.Errorf("session %d: %d of %d bytes, complete %t, and they differ", id, len(got), len(want.body), body.Complete)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
