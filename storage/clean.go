@@ -212,6 +212,7 @@ func (s *Store) clear(r *rewriting, part string) error {
 		return errChanged
 	}
 	for _, name := range []string{part, r.name()} {
+		s.hold.keep(name) // else the end of a backup would remove what has the name by then
 		if err := s.files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -175,6 +175,8 @@ func (s *Store) nameChunks() error {
 		name := chunkName(in.sum)
 		if s.index.hasChunk(in.sum) || s.fresh[string(in.sum)] {
 			in.duplicate = true
+		} else if s.hold.keep(name) { // a backup kept it where it is, whole and synced
+			in.duplicate, s.fresh[string(in.sum)] = true, true
 		} else {
 			if err := s.rename(incomingName(in.number), name); err != nil {
 				return err
@@ -284,7 +286,11 @@ func (s *Store) unlink(gone dropped) {
 	}
 }
 
+// removeFile removes a file, at the end of a backup where one runs.
 func (s *Store) removeFile(name string) {
+	if s.hold.take(name) {
+		return
+	}
 	s.handles.drop(name)
 	if err := s.files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.logger.Warn("remove file", "name", name, "error", err)

@@ -64,6 +64,8 @@ type Store struct {
 	chains  sync.Mutex // held while a Chain is looked for and appended
 	derived *derived
 	live    live
+	hold    hold
+	backups backups
 
 	cleaning    *cleaning
 	cleaners    sync.WaitGroup
@@ -81,6 +83,8 @@ type Store struct {
 	closing   chan struct{}
 	ended     chan struct{} // the committer has
 	closed    atomic.Bool
+
+	controlled atomic.Bool // there is a control file
 
 	incomingNumber atomic.Uint64
 	reserved       atomic.Uint64
@@ -138,7 +142,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 		ready: newRecordings(), noted: newRecordings(), incomings: newIncomings(), recent: newRecent(), retention: newRetention(),
 		live: live{byID: make(map[uint64]*Recording)}, fresh: make(map[string]bool),
 		closing: make(chan struct{}), ended: make(chan struct{}), wrote: make(chan struct{}, 1),
-		digests: make(chan digestJob, digestQueue), cleaning: newCleaning(),
+		digests: make(chan digestJob, digestQueue), cleaning: newCleaning(), backups: backups{stop: make(chan struct{})},
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -163,6 +167,9 @@ func openStore(cfg Config) (_ *Store, err error) {
 		return nil, err
 	}
 	if s.lock, err = lockDir(s.dir); err != nil {
+		return nil, err
+	}
+	if err := s.settleIndex(); err != nil {
 		return nil, err
 	}
 	if err := s.makingRoom(func() error { return migrations.Migrate(s.dir, s.logger, lockName) }); err != nil {
@@ -224,10 +231,20 @@ func (s *Store) release() error {
 }
 
 // Close ends open recordings as Interrupted, commits, and lets go of the directory.
-func (s *Store) Close() error {
+func (s *Store) Close() error { return s.close(nil) }
+
+// close is Close that gives compact, where it is not nil and all went well, the last word before the directory is let go of; the index is closed then.
+func (s *Store) close(compact func() error) error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	if s.controlled.Load() {
+		if err := s.files.Remove(controlName); err != nil {
+			s.logger.Warn("remove control file", "error", err)
+		}
+	}
+	close(s.backups.stop)
+	s.backups.running.Lock() // none begins any more
 	s.endUpkeep()
 	s.endCleaning()
 	s.upkeep.Wait()
@@ -240,6 +257,9 @@ func (s *Store) Close() error {
 	close(s.closing)
 	<-s.ended
 	err := s.finalCommit()
+	if err == nil && compact != nil {
+		err = compact()
+	}
 	if releaseErr := s.release(); err == nil {
 		err = releaseErr
 	}

@@ -1,0 +1,700 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"millpond/migrations"
+	"millpond/storage"
+	"millpond/storage/storagetest"
+)
+
+func init() {
+	if dir := os.Getenv("MILLPOND_BACKUP_OF"); dir != "" {
+		backUpUntilKilled(dir)
+	}
+}
+
+// backUpUntilKilled backs up the store in dir to a slow disk, and says when it has begun to copy.
+func backUpUntilKilled(dir string) {
+	to := os.Getenv("MILLPOND_BACKUP_TO")
+	s, err := storage.OpenStore(storage.Config{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	files, err := storage.OpenDir(to)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	disk := storagetest.NewDisk(files)
+	disk.Delay(20 * time.Millisecond)
+	_, err = s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: disk, Copy: true, Progress: func(storage.BackupProgress) { fmt.Println("copying") }})
+	fmt.Println("done", err)
+	os.Exit(0)
+}
+
+func openStore(t *testing.T, dir string) *storage.Store {
+	t.Helper()
+	s, err := storage.OpenStore(storage.Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// verify reads every byte of a store that is closed.
+func verifyAll(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := storage.Verify(dir, true, func(p string) { t.Errorf("%s: %s", dir, p) }); err != nil {
+		t.Errorf("%s: %v", dir, err)
+	}
+}
+
+func becomeDurable(t *testing.T, s *storage.Store, id uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); s.Status().DurableUntil < id; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("session %d is not durable: %+v", id, s.Status())
+		}
+	}
+}
+
+// sumOf is the SHA-256 of a response's body as it is read; "" where the session is not there.
+func sumOf(t *testing.T, s *storage.Store, id uint64) string {
+	t.Helper()
+	b, err := s.Body(id, storage.Response)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		t.Errorf("session %d: %v", id, err)
+		return ""
+	}
+	defer b.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(b, 0, b.Size())); err != nil {
+		t.Errorf("session %d: %v", id, err)
+	}
+	return string(h.Sum(nil))
+}
+
+// holds checks that a store holds these sessions, whole and with their bodies. It opens the store, and closes it.
+func holds(t *testing.T, dir string, bodies map[uint64]string) {
+	t.Helper()
+	s := openStore(t, dir)
+	for id, want := range bodies {
+		session, err := s.Session(id)
+		if err != nil {
+			t.Errorf("%s: session %d: %v", dir, id, err)
+			continue
+		}
+		if b := session.Sides[storage.Response].Body; session.State != storage.Done || !b.Complete {
+			t.Errorf("%s: session %d: %s, %+v", dir, id, session.State, b)
+		}
+		if got := sumOf(t, s, id); got != want {
+			t.Errorf("%s: session %d: its body has the hash %x, want %x", dir, id, got, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("%s: %v", dir, err)
+	}
+}
+
+// sizes of bodies: none, in the log, as chunks.
+func sizeOf(n int) int { return []int{0, 100, 40_000, 200_000, 300_000, 5_000_000}[n%6] }
+
+// fill records n sessions and returns the hashes of their bodies, once they are durable.
+func fill(t *testing.T, s *storage.Store, n int) map[uint64]string {
+	t.Helper()
+	bodies := make(map[uint64]string)
+	last := uint64(0)
+	for i := range n {
+		body := bytesOf(uint64(i), sizeOf(i))
+		last = record(s, body).ID()
+		sum := sha256.Sum256(body)
+		bodies[last] = string(sum[:])
+	}
+	becomeDurable(t, s, last)
+	return bodies
+}
+
+// otherDisk returns an empty directory on another file system than t.TempDir's.
+func otherDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "millpond")
+	if err != nil {
+		t.Skip("no other file system: ", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	probe := filepath.Join(t.TempDir(), "probe")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Link(probe, filepath.Join(dir, "probe")) == nil {
+		t.Skip("/dev/shm is on the file system of temporary files")
+	}
+	return dir
+}
+
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// A backup while sessions are recorded and deleted holds every session that was durable when it began.
+func TestBackupUnderLoad(t *testing.T) {
+	for name, target := range map[string]func(*testing.T) string{
+		"the same disk": func(t *testing.T) string { return filepath.Join(t.TempDir(), "new", "backup") },
+		"another disk":  otherDisk,
+	} {
+		t.Run(name, func(t *testing.T) { testBackupUnderLoad(t, target) })
+	}
+}
+
+func testBackupUnderLoad(t *testing.T, target func(*testing.T) string) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "ca"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"key.pem", "cert.pem"} {
+		if err := os.WriteFile(filepath.Join(dir, "ca", name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, dir)
+	if err := errors.Join(s.PutShare("a share", []byte("its record")), s.PutSetting("out", []byte("a setting")), s.ControlledAt("127.0.0.1:1", "secret")); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, 60)
+
+	var mu sync.Mutex
+	bodies := make(map[uint64]string) // of those that are never deleted
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for worker := range 3 {
+		load.Go(func() {
+			var doomed []uint64
+			for n := worker; !stop.Load(); n += 3 {
+				body := bytesOf(uint64(n%50), sizeOf(n)) // some repeat
+				id := record(s, body).ID()
+				sum := sha256.Sum256(body)
+				if n%2 == 0 {
+					mu.Lock()
+					bodies[id] = string(sum[:])
+					mu.Unlock()
+				} else if doomed = append(doomed, id); len(doomed) > 5 {
+					if _, err := s.Delete(context.Background(), doomed[:3]); err != nil {
+						t.Error(err)
+					}
+					doomed = doomed[3:]
+				}
+			}
+		})
+	}
+	load.Go(func() { // a body that grows all the time
+		r := s.Begin(storage.Session{Method: "GET", Host: "open"})
+		w := r.Body(storage.Response)
+		for n := uint64(0); !stop.Load(); n++ {
+			b := storage.NewBuffer()
+			w.Give(b, copy(b.B, bytesOf(n, 30_000)))
+			w.Wait(context.Background())
+			time.Sleep(time.Millisecond)
+		}
+		r.End(storage.Failed, "the test is over")
+	})
+	for range 3 {
+		time.Sleep(300 * time.Millisecond)
+		until := s.Status().DurableUntil
+		want := make(map[uint64]string)
+		mu.Lock()
+		for id, sum := range bodies {
+			if id <= until {
+				want[id] = sum
+			}
+		}
+		mu.Unlock()
+		to := target(t)
+		done, err := s.Backup(context.Background(), storage.BackupTo{Dir: to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Copied == 0 || done.Copied < done.ToCopy/2 || done.Linked != done.ToLink || done.Sessions < uint64(len(want)) || len(want) == 0 {
+			t.Errorf("%d sessions: %+v", len(want), done)
+		}
+		t.Logf("%d sessions: %+v", len(want), done)
+		verifyAll(t, to)
+		holds(t, to, want)
+		verifyAll(t, to)
+		again := openStore(t, to)
+		share, _ := again.Share("a share")
+		setting, _ := again.Setting("out")
+		if string(share) != "its record" || string(setting) != "a setting" {
+			t.Errorf("got share %q, setting %q", share, setting)
+		}
+		again.Close()
+		if key, err := os.ReadFile(filepath.Join(to, "ca", "key.pem")); string(key) != "key.pem" {
+			t.Errorf("got %q, %v", key, err)
+		}
+		for _, name := range []string{"control", "millpond.part"} {
+			if _, err := os.Lstat(filepath.Join(to, name)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		err = filepath.WalkDir(to, func(name string, d fs.DirEntry, err error) error {
+			if err == nil {
+				if info, _ := d.Info(); info.Mode().Perm()&0o077 != 0 && name != to {
+					t.Errorf("%s has mode %v", name, info.Mode())
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	load.Wait()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "control")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the control file after a clean stop: %v", err)
+	}
+	verifyAll(t, dir)
+	holds(t, dir, bodies)
+}
+
+// stallAt begins a backup whose target lets the first n files through and then stalls.
+func stallAt(t *testing.T, s *storage.Store, to string, n int) (release func() error) {
+	t.Helper()
+	files, err := storage.OpenDir(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	disk := storagetest.NewDisk(files)
+	begun := make(chan struct{})
+	done := make(chan error, 1)
+	var free func()
+	once := sync.OnceFunc(func() {
+		free = disk.Stall(storagetest.Create)
+		close(begun)
+	})
+	go func() {
+		_, err := s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: disk, Copy: true, Progress: func(storage.BackupProgress) { once() }})
+		done <- err
+	}()
+	<-begun
+	t.Cleanup(free)
+	<-disk.Stalled()
+	return func() error { free(); return <-done }
+}
+
+// What is deleted while a backup runs is in the backup, and gets off the disk at its end; a chunk that comes back meanwhile stays.
+func TestDeletedDuringBackup(t *testing.T) {
+	dir, to := t.TempDir(), t.TempDir()
+	s := openStore(t, dir)
+	bodies := fill(t, s, 24)
+	back := bytesOf(1234, 5_000_000)
+	id := record(s, back).ID()
+	sum := sha256.Sum256(back)
+	bodies[id] = string(sum[:])
+	becomeDurable(t, s, id)
+	release := stallAt(t, s, to, 0)
+	if n, err := s.DeleteThrough(context.Background(), id); err != nil || n != len(bodies) {
+		t.Fatal(n, err)
+	}
+	again := record(s, back).ID()
+	becomeDurable(t, s, again)
+	if got := sumOf(t, s, again); got != string(sum[:]) {
+		t.Errorf("the body that came back has the hash %x", got)
+	}
+	chunks := func() int {
+		all, _ := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))
+		return len(all)
+	}
+	held := chunks()
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if left := chunks(); left != 2 || held <= left {
+		t.Errorf("%d chunks during the backup, %d after it, want 2", held, left)
+	}
+	verifyAll(t, to)
+	holds(t, to, bodies)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	verifyAll(t, dir)
+	holds(t, dir, map[uint64]string{again: string(sum[:])})
+	verifyAll(t, dir)
+}
+
+// What a backup kept from being removed goes at the next start where the process is killed before its end.
+func TestKilledDuringBackupWithDeletions(t *testing.T) {
+	dir, to := t.TempDir(), t.TempDir()
+	s := openStore(t, dir)
+	bodies := fill(t, s, 12)
+	release := stallAt(t, s, to, 0)
+	if _, err := s.DeleteThrough(context.Background(), uint64(len(bodies))); err != nil {
+		t.Fatal(err)
+	}
+	killed := t.TempDir() // what a kill would leave
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, killed).Close()
+	verifyAll(t, killed)
+	if left, _ := filepath.Glob(filepath.Join(killed, "chunks", "*", "*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// The original and its backup have files in common, and nothing else: deleting in one leaves the other.
+func TestBackupIsIndependent(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := openStore(t, dir)
+	bodies := fill(t, s, 100)
+	done, err := s.Backup(context.Background(), storage.BackupTo{Dir: to})
+	if err != nil || done.Linked == 0 || done.Linked != done.ToLink {
+		t.Fatal(done, err)
+	}
+	before := map[uint64]string{}
+	for id, sum := range bodies {
+		before[id] = sum
+		if id%2 == 0 {
+			if _, err := s.Delete(context.Background(), []uint64{id}); err != nil {
+				t.Fatal(err)
+			}
+			delete(bodies, id)
+		}
+	}
+	for id, sum := range fill(t, s, 5) { // and new ones in the same place of the log
+		bodies[id] = sum
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verifyAll(t, to)
+	holds(t, to, before)
+	b := openStore(t, to)
+	if _, err := b.DeleteThrough(context.Background(), 1<<60); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, b, 5)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verifyAll(t, to)
+	verifyAll(t, dir)
+	holds(t, dir, bodies)
+}
+
+// A store that no process has open is copied as it is, also after a kill.
+func TestBackupOfStoppedStore(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	bodies := fill(t, s, 30)
+	r := s.Begin(storage.Session{Method: "GET", Host: "open"})
+	w := r.Body(storage.Response)
+	for n := range uint64(100) {
+		b := storage.NewBuffer()
+		w.Give(b, copy(b.B, bytesOf(n, len(b.B))))
+		w.Wait(context.Background())
+	}
+	if _, err := storage.BackupStopped(context.Background(), dir, storage.BackupTo{Dir: filepath.Join(t.TempDir(), "no")}); !errors.Is(err, storage.ErrLocked) {
+		t.Errorf("while it is open: %v", err)
+	}
+	becomeDurable(t, s, r.ID()-1)
+	time.Sleep(300 * time.Millisecond)
+	killed := t.TempDir()
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	r.End(storage.Done, "")
+	s.Close()
+	for _, state := range []string{"killed", "killed while the index was compacted"} {
+		if state != "killed" {
+			if err := os.Rename(filepath.Join(killed, "index.db"), filepath.Join(killed, "index.db.old")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, copies := range []bool{false, true} {
+			to := filepath.Join(t.TempDir(), "backup")
+			done, err := storage.BackupStopped(context.Background(), killed, storage.BackupTo{Dir: to, Copy: copies})
+			if err != nil || done.Sessions != uint64(len(bodies)+1) || copies != (done.Linked == 0) {
+				t.Fatal(done, err)
+			}
+			holds(t, to, bodies)
+			b := openStore(t, to)
+			if session, err := b.Session(r.ID()); err != nil || session.State != storage.Interrupted || session.Sides[1].Body.Size == 0 {
+				t.Errorf("the open session: %+v, %v", session, err)
+			}
+			b.Close()
+			verifyAll(t, to)
+		}
+	}
+	openStore(t, killed).Close()
+	verifyAll(t, killed)
+	holds(t, killed, bodies)
+	if _, err := storage.BackupStopped(context.Background(), t.TempDir(), storage.BackupTo{Dir: filepath.Join(t.TempDir(), "no")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
+}
+
+func TestBackupRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	fill(t, s, 12)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(dir, "log"), link); err != nil {
+		t.Skip(err)
+	}
+	full, unfinished := t.TempDir(), t.TempDir()
+	for _, name := range []string{filepath.Join(full, "a"), filepath.Join(unfinished, "millpond.part")} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for to, why := range map[string]string{
+		full:                             "is not empty",
+		unfinished:                       "not finished",
+		dir:                              "is not empty",
+		filepath.Join(dir, "backup"):     "inside the data directory",
+		filepath.Join(dir, "a", "b"):     "inside the data directory",
+		filepath.Join(link, "a"):         "inside the data directory",
+		filepath.Join(dir, "format"):     "choose another directory",
+		filepath.Join(dir, "log", "new"): "inside the data directory",
+	} {
+		for who, backUp := range map[string]func() error{
+			"running": func() error { _, err := s.Backup(context.Background(), storage.BackupTo{Dir: to}); return err },
+		} {
+			if err := backUp(); !errors.Is(err, storage.ErrBackup) || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s to %s: %v, want %q", who, to, err, why)
+			}
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "a")); err == nil {
+		t.Error("a refused backup left a directory")
+	}
+}
+
+func TestBackupToFullDisk(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := openStore(t, dir)
+	bodies := fill(t, s, 24)
+	files, err := storage.OpenDir(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	disk := storagetest.NewDisk(files)
+
+	disk.SetSpace(3<<20, 100<<20)
+	copied := false
+	_, err = s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: disk, Copy: true, Progress: func(storage.BackupProgress) { copied = true }})
+	if !errors.Is(err, storage.ErrBackup) || !strings.Contains(err.Error(), "3 MB are free") || copied {
+		t.Errorf("told before: %v", err)
+	}
+	empty(t, to)
+
+	disk.SetSpace(1<<40, 1<<40)
+	for _, room := range []int64{0, 100, 1 << 20, 10 << 20} {
+		disk.Fill(room)
+		if _, err = s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: disk, Copy: true}); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("with room for %d: %v", room, err)
+		}
+		empty(t, to)
+	}
+	for _, op := range []storagetest.Op{storagetest.Sync, storagetest.Rename} {
+		for nth := 1; ; nth *= 2 {
+			to := t.TempDir()
+			files, err := storage.OpenDir(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk := storagetest.NewDisk(files)
+			disk.FailNth(op, nth, syscall.EIO)
+			_, err = s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: disk})
+			files.Close()
+			if err == nil {
+				if nth < 5 {
+					t.Errorf("it does not fail with %v %d", op, nth)
+				}
+				break // there are not as many
+			}
+			if !errors.Is(err, syscall.EIO) {
+				t.Errorf("%v %d: %v", op, nth, err)
+			}
+			empty(t, to)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	verifyAll(t, dir)
+	holds(t, dir, bodies)
+}
+
+// Where the data directory's disk becomes full while a backup keeps deleted sessions' room, the backup gives way.
+func TestBackupGivesWay(t *testing.T) {
+	s, disk, _ := openFaulty(t, storage.Wait)
+	bodies := fill(t, s, 24)
+	to := t.TempDir()
+	release := stallAt(t, s, to, 0)
+	if _, err := s.DeleteThrough(context.Background(), uint64(len(bodies))); err != nil {
+		t.Fatal(err)
+	}
+	disk.SetSpace(0, 1<<40)
+	record(s, bytesOf(99, 20<<20)) // is refused, once what was granted before is used up
+	for deadline := time.Now().Add(20 * time.Second); s.Status().Problem == ""; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the disk never became full")
+		}
+	}
+	if err := release(); err == nil || !strings.Contains(err.Error(), "broken off") {
+		t.Errorf("got %v", err)
+	}
+	empty(t, to)
+}
+
+func TestBackupEnds(t *testing.T) {
+	for how, end := range map[string]func(*storage.Store, context.CancelFunc){
+		"when it is told to":            func(_ *storage.Store, cancel context.CancelFunc) { cancel() },
+		"when the store is closed":      func(s *storage.Store, _ context.CancelFunc) { go s.Close() },
+		"and another one waits for it ": nil,
+	} {
+		t.Run(how, func(t *testing.T) {
+			dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+			s := openStore(t, dir)
+			fill(t, s, 12)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ended := false
+			_, err := s.Backup(ctx, storage.BackupTo{Dir: to, Copy: true, Progress: func(storage.BackupProgress) {
+				if ended {
+					return
+				}
+				ended = true
+				if end == nil {
+					if _, err := s.Backup(ctx, storage.BackupTo{Dir: filepath.Join(t.TempDir(), "b")}); !errors.Is(err, storage.ErrBackup) {
+						t.Errorf("a second one: %v", err)
+					}
+					return
+				}
+				end(s, cancel)
+				time.Sleep(200 * time.Millisecond) // until Close has come to it
+			}})
+			if end == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			empty(t, to)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// snapshots is a target that keeps what a kill before each rename would leave.
+type snapshots struct {
+	storage.Files
+	t    *testing.T
+	dir  string
+	kept []string
+}
+
+func (s *snapshots) Rename(from, to string) error {
+	at := s.t.TempDir()
+	if err := os.CopyFS(at, os.DirFS(s.dir)); err != nil {
+		s.t.Error(err)
+	}
+	s.kept = append(s.kept, at)
+	return s.Files.Rename(from, to)
+}
+
+// A backup that was broken off is not taken for data, wherever that was.
+func TestBrokenOffBackupIsNotData(t *testing.T) {
+	dir, to := t.TempDir(), t.TempDir()
+	s := openStore(t, dir)
+	fill(t, s, 12)
+	files, err := storage.OpenDir(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	target := &snapshots{Files: files, t: t, dir: to}
+	if _, err := s.Backup(context.Background(), storage.BackupTo{Dir: to, Files: target}); err != nil {
+		t.Fatal(err)
+	}
+	if len(target.kept) < 5 {
+		t.Errorf("%d renames", len(target.kept))
+	}
+	for _, at := range target.kept {
+		if _, err := storage.OpenStore(storage.Config{Dir: at}); !errors.Is(err, migrations.ErrNotData) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := s.Backup(context.Background(), storage.BackupTo{Dir: at}); !errors.Is(err, storage.ErrBackup) || !strings.Contains(err.Error(), "not finished") {
+			t.Errorf("over it: %v", err)
+		}
+	}
+}
+
+func TestKilledDuringBackup(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	bodies := fill(t, s, 24)
+	s.Close()
+	for n := range 4 {
+		to := filepath.Join(t.TempDir(), "backup")
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "MILLPOND_BACKUP_OF="+dir, "MILLPOND_BACKUP_TO="+to)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		word := make([]byte, len("copying"))
+		if _, err := io.ReadFull(out, word); string(word) != "copying" {
+			t.Fatalf("got %q, %v", word, err)
+		}
+		time.Sleep(time.Duration(n*150) * time.Millisecond)
+		cmd.Process.Kill()
+		_ = cmd.Wait()
+		if _, err := storage.OpenStore(storage.Config{Dir: to}); !errors.Is(err, migrations.ErrNotData) {
+			t.Errorf("killed after %d ms: %v", n*150, err)
+		}
+		verifyAll(t, dir)
+		holds(t, dir, bodies)
+	}
+}
