@@ -28,10 +28,10 @@ const (
 	compactBatch = 8 << 20 // bytes that a transaction of the copy holds in memory
 )
 
-// Compacted is what compacting the index did: its file's size in bytes.
-type Compacted struct{ Before, After uint64 }
+// Compacted is what compacting did: sizes in bytes of the index's file, and of the log's.
+type Compacted struct{ Before, After, LogBefore, LogAfter uint64 }
 
-// CompactPlan is what compacting the index takes at most, in bytes: room on the disk, beside what the index has, until it is done.
+// CompactPlan is what compacting takes at most, in bytes: Need of the disk beside what is there, until it is done. Size is the index's.
 type CompactPlan struct{ Size, Need, Free uint64 }
 
 // Compact gives back what the store in dir, which no process may have open (else ErrLocked), holds and does not use. plan is told first, before anything
@@ -51,19 +51,20 @@ func Compact(ctx context.Context, dir string, logger *slog.Logger, plan func(Com
 		return fail(err)
 	}
 	var done Compacted
-	err = s.CleanLog(ctx)
-	if closed := s.close(func() error {
+	before, _ := s.use() // figures to show
+	cleaned := s.CleanLog(ctx)
+	after, _ := s.use()
+	err = s.close(func() error {
 		if err := s.index.close(); err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		done, err = compactIndex(ctx, s.files, s.dir)
 		return err
-	}); err == nil {
-		err = closed
-	}
-	if err != nil {
+	})
+	if err := errors.Join(cleaned, err); err != nil {
 		return fail(err)
 	}
+	done.LogBefore, done.LogAfter = before.log, after.log
 	return done, nil
 }
 
@@ -157,7 +158,7 @@ func planIndex(files Files, name string) (p CompactPlan, err error) {
 		used = usedBytes(tx)
 		return nil
 	})
-	p.Need = used + used/4 + 4<<20 // pages that are full get some room, and the copy's own are written several times
+	p.Need = used + used/4 + 4<<20 + segmentSize // full pages get some room, and the copy's own are written several times; of the log, one segment at a time
 	return p, nil
 }
 
