@@ -65,7 +65,7 @@ func wasteful(t *testing.T, dir string) (*Store, state) {
 	s := openTest(t, dir)
 	for n := range 300 {
 		r := s.Begin(Session{Method: "GET", Host: fmt.Sprint(n, ".example"), Path: "/"})
-		r.Body(Response).Write(noise(uint64(n), 1000*n))
+		r.Body(Response).Write(noise(uint64(n), 100*n))
 		r.Body(Response).Complete()
 		r.End(Done, "")
 	}
@@ -287,7 +287,7 @@ func TestCompactKilled(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 12 {
+	for n := range 6 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "MILLPOND_COMPACT="+dir)
 		out, err := cmd.StdoutPipe()
@@ -301,7 +301,7 @@ func TestCompactKilled(t *testing.T) {
 		if n, err := out.Read(word); string(word) != "compacted" {
 			t.Errorf("got %q, %v", word[:n], err)
 		}
-		time.Sleep(time.Duration(n*17) * time.Millisecond)
+		time.Sleep(time.Duration(n*35) * time.Millisecond)
 		cmd.Process.Kill()
 		_ = cmd.Wait()
 		s := openTest(t, dir)
