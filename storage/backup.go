@@ -252,7 +252,7 @@ func (b *backup) planStopped() error {
 // countRows reads how many sessions an index that nobody has open counts; 0 where it cannot be read.
 func countRows(name string) uint64 {
 	var state indexState
-	_ = readIndex(name, func(tx *bbolt.Tx) error {
+	_ = viewClosed(name, func(tx *bbolt.Tx) error {
 		if b := tx.Bucket(bucketMeta); b != nil {
 			return decoder.Unmarshal(b.Get(keyState), &state)
 		}

@@ -101,14 +101,14 @@ func (ix *index) mostlyUnused() bool {
 	}
 	used := uint64(0)
 	err = ix.view(func(tx *bbolt.Tx) error {
-		used = usedBytes(tx)
+		used = usedSize(tx)
 		return nil
 	})
 	return err == nil && used < uint64(info.Size())/2
 }
 
-// usedBytes is what the database would have without its free pages.
-func usedBytes(tx *bbolt.Tx) uint64 {
+// usedSize is what the database would have without its free pages.
+func usedSize(tx *bbolt.Tx) uint64 {
 	stats := tx.DB().Stats()
 	return uint64(tx.Size()) - uint64(stats.FreePageN+stats.PendingPageN)*uint64(tx.DB().Info().PageSize)
 }
@@ -154,16 +154,16 @@ func planIndex(files Files, name string) (p CompactPlan, err error) {
 	}
 	p.Size = uint64(info.Size())
 	used := p.Size // where it cannot be read
-	_ = readIndex(name, func(tx *bbolt.Tx) error {
-		used = usedBytes(tx)
+	_ = viewClosed(name, func(tx *bbolt.Tx) error {
+		used = usedSize(tx)
 		return nil
 	})
 	p.Need = used + used/4 + 4<<20 + segmentSize // full pages get some room, and the copy's own are written several times; of the log, one segment at a time
 	return p, nil
 }
 
-// readIndex runs fn in a transaction of an index that nobody has open.
-func readIndex(name string, fn func(*bbolt.Tx) error) (err error) {
+// viewClosed runs fn in a transaction of an index that nobody has open.
+func viewClosed(name string, fn func(*bbolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
 	db, err := bbolt.Open(name, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, FreelistType: bbolt.FreelistMapType, Timeout: time.Second})
@@ -222,7 +222,7 @@ func copyIndex(ctx context.Context, files Files, dir string) error {
 	to := filepath.Join(dir, indexCompact)
 	var keys map[string]int
 	var size int64
-	err := readIndex(filepath.Join(dir, indexName), func(from *bbolt.Tx) error {
+	err := viewClosed(filepath.Join(dir, indexName), func(from *bbolt.Tx) error {
 		db, err := bbolt.Open(to, 0o600, &bbolt.Options{NoSync: true, FreelistType: bbolt.FreelistMapType, Timeout: time.Second})
 		if err != nil {
 			return err
@@ -248,7 +248,7 @@ func copyIndex(ctx context.Context, files Files, dir string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return readIndex(to, func(tx *bbolt.Tx) error {
+	return viewClosed(to, func(tx *bbolt.Tx) error {
 		err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			if err := ctx.Err(); err != nil {
 				return err

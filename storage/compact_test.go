@@ -114,7 +114,7 @@ func TestCompactWhenClosed(t *testing.T) {
 	s = openTest(t, dir)
 	compareStates(t, stateOf(t, s), want)
 	used := uint64(0)
-	if err := s.index.view(func(tx *bbolt.Tx) error { used = usedBytes(tx); return nil }); err != nil {
+	if err := s.index.view(func(tx *bbolt.Tx) error { used = usedSize(tx); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	after := indexSize(t, dir)
