@@ -86,9 +86,13 @@ func (s *Store) tryCommit() error {
 	}
 	s.budget.progress()
 	end := s.log.end()
+	failed := s.log.failing() != nil
 	if err := s.log.sync(); err != nil {
 		s.logFailed(err)
 		return err
+	}
+	if failed {
+		s.noteUnsaved()
 	}
 	if err := s.nameChunks(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,4 +173,61 @@ func TestBodiesAreHashedAfterACrash(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestIDsToldBeforeTheLogIsWrittenAreNotGivenAgain ends several times before the first record of a process is on disk: views told its ids.
+func TestIDsToldBeforeTheLogIsWrittenAreNotGivenAgain(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fail(storagetest.Write|storagetest.Create, syscall.EIO)
+	told := s.Begin(storage.Session{}).ID()
+	for range 3 {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		files, err := storage.OpenDir(copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := storagetest.NewDisk(files)
+		after, err := storage.OpenStore(storage.Config{Dir: copied, Files: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.Fail(storagetest.Write|storagetest.Create, syscall.EIO)
+		t.Cleanup(func() { disk.Heal(); after.Close() })
+		if id := after.Begin(storage.Session{}).ID(); id <= told {
+			t.Errorf("id %d is given after %d was", id, told)
+		} else {
+			told, dir = id, copied
+		}
+	}
+	disk.Heal()
+}
+
+// TestBodyThatTheDiskNeverTookSurvivesACrash: the first write of a large body fails, and its session goes on. Nothing is named that has no bytes.
+func TestBodyThatTheDiskNeverTookSurvivesACrash(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	r := s.Begin(storage.Session{Method: "GET"})
+	eventually(t, "it is in the log", func() bool {
+		after, _ := crash(t, dir)
+		_, err := after.Session(r.ID())
+		return err == nil
+	})
+	disk.FailNth(storagetest.Write, 1, syscall.EIO)
+	r.Body(storage.Response).Write(bytesOf(1, 600_000))
+	eventually(t, "a write has failed", func() bool {
+		row, err := s.Row(r.ID())
+		return err == nil && slices.Contains(row.Flags, storage.FlagCut)
+	})
+	next := record(s, bytesOf(2, 1000))
+	eventually(t, "the next session is durable", durable(s, next.ID()))
+	if found, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); len(found) > 0 || err != nil {
+		t.Errorf("there are chunks: %v, %v", found, err)
+	}
+	after, copied := crash(t, dir)
+	if session, err := after.Session(r.ID()); err != nil || session.State != storage.Interrupted || session.Sides[storage.Response].Body.Size > 0 {
+		t.Errorf("got %s, %+v, %v", session.State, session.Sides[storage.Response].Body, err)
+	}
+	verify(t, after, copied)
 }

@@ -109,7 +109,7 @@ func (s *Store) DeleteThrough(ctx context.Context, cutoff uint64) (int, error) {
 	}
 }
 
-// Annotate changes what people put on a session: Pinned, Note, Color. An unknown id is fs.ErrNotExist.
+// Annotate changes what people put on a session: Pinned, Note, Color. It returns when that is on disk. An unknown id is fs.ErrNotExist.
 func (s *Store) Annotate(id uint64, fn func(*Session)) error {
 	unpinned := false
 	if err := s.amend(id, func(session *Session) {
@@ -123,7 +123,22 @@ func (s *Store) Annotate(id uint64, fn func(*Session)) error {
 	if unpinned {
 		s.retention.unpinned(id)
 	}
+	if r := s.live.get(id); r != nil {
+		return s.commitTold(r)
+	}
 	return nil
+}
+
+// commitTold commits until what r's fields are is on disk. Where the session is being ended by a worker, one commit may come too early.
+func (s *Store) commitTold(r *Recording) error {
+	for {
+		r.mu.Lock()
+		told := r.finished || r.deleted || r.unkept || !r.unsaved
+		r.mu.Unlock()
+		if err := s.commit(); err != nil || told {
+			return err
+		}
+	}
 }
 
 // amend changes a session's record: that of an ended one is appended anew.

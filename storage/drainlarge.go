@@ -1,5 +1,7 @@
 package storage
 
+import "slices"
+
 // drainLarge writes the pieces to incoming files.
 func (s *Store) drainLarge(r *Recording, side Side, batch []piece) error {
 	b := &r.bodies[side]
@@ -83,10 +85,18 @@ func (s *Store) mark(in *incoming) error {
 	return s.log.flush()
 }
 
-// seal hands the body's incoming file to the committer. A last mark lets a SIGKILL before that cost nothing.
+// seal hands the body's incoming file to the committer, or removes it where it is empty. A last mark lets a SIGKILL before that cost nothing.
 func (s *Store) seal(r *Recording, side Side) {
 	b := &r.bodies[side]
 	in := b.incoming
+	if in.length == 0 { // not even its first write worked
+		r.mu.Lock()
+		b.incoming = nil
+		b.runs = slices.DeleteFunc(b.runs, func(x run) bool { return x.in == in })
+		r.mu.Unlock()
+		s.discard(in)
+		return
+	}
 	if in.length > in.marked {
 		_ = s.mark(in) // a failure shows at the next commit
 	}

@@ -35,7 +35,7 @@ func (s *Store) sayAgain(lost *record) {
 // endLost tells that its last record was lost.
 func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
 	r.mu.Lock()
-	if r.unkept {
+	if r.unkept || r.finished && !endLost { // its last record stands, and all that it names: what is said after that would open it again
 		r.mu.Unlock()
 		return
 	}
@@ -81,6 +81,17 @@ func (r *Recording) truncate(side Side, at int, why string) {
 	b.sha, b.lost = nil, true
 	r.cut(side, why)
 	r.schedule() // a worker frees the queue: it may be at it now
+}
+
+// noteUnsaved puts all that the log does not tell on the list of those the next commit looks at: while the log failed it took nothing of open sessions.
+func (s *Store) noteUnsaved() {
+	for _, r := range s.live.all() {
+		r.mu.Lock()
+		if r.unsaved && !r.finished {
+			r.note()
+		}
+		r.mu.Unlock()
+	}
 }
 
 // probe gives the log something to write while it fails, so that it shows when the disk works again.

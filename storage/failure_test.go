@@ -316,3 +316,76 @@ func TestFailedSyncOfCertificates(t *testing.T) {
 	}
 	verify(t, s, dir)
 }
+
+// TestEndedSessionsAreNotOpenedAgain has the log fail while the end of a session is in it and not yet in the index.
+func TestEndedSessionsAreNotOpenedAgain(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fail(storagetest.Rename, syscall.EIO) // which is between the log and the index
+	body := bytesOf(1, 9<<20)
+	r := record(s, body)
+	eventually(t, "its end is in the log", func() bool {
+		after, _ := crash(t, dir)
+		session, err := after.Session(r.ID())
+		return err == nil && session.State == storage.Done && strings.HasPrefix(s.Status().Problem, "the disk failed")
+	})
+	disk.Fail(storagetest.Sync, syscall.EIO)
+	record(s, bytesOf(2, 1000))
+	eventually(t, "a sync has failed", func() bool { return strings.Contains(s.Status().Problem, "sync") })
+	disk.Heal()
+	eventually(t, "it is durable", durable(s, r.ID()))
+	checkRead(t, s, r.ID(), body)
+	verify(t, s, dir)
+	after, copied := crash(t, dir)
+	checkRead(t, after, r.ID(), body)
+	verify(t, after, copied)
+}
+
+// TestOpenSessionsAreToldOfAfterAFailure: what began while the log failed is in it once the disk works, also where nothing more happens to it.
+func TestOpenSessionsAreToldOfAfterAFailure(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fail(storagetest.Write|storagetest.Sync, syscall.EIO)
+	var open []uint64
+	for range 3 {
+		open = append(open, s.Begin(storage.Session{Method: "GET"}).ID())
+		eventually(t, "the disk has failed", func() bool { return s.Status().Problem != "" })
+		time.Sleep(300 * time.Millisecond) // for some commits to fail
+	}
+	disk.Heal()
+	eventually(t, "they survive a crash", func() bool {
+		after, _ := crash(t, dir)
+		for _, id := range open {
+			if session, err := after.Session(id); err != nil || session.State != storage.Interrupted {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestNotesOnOpenSessionsAreDurable: what was said to be noted is on disk.
+func TestNotesOnOpenSessionsAreDurable(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	r := s.Begin(storage.Session{Method: "GET"})
+	noted := func(note string) error {
+		return s.Annotate(r.ID(), func(session *storage.Session) { session.Note = note })
+	}
+	if err := noted("seen"); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := crash(t, dir)
+	if session, err := after.Session(r.ID()); err != nil || session.Note != "seen" {
+		t.Errorf("after a crash the note is %q, %v", session.Note, err)
+	}
+	disk.Fail(storagetest.Sync, syscall.EIO)
+	if err := noted("not synced"); err == nil {
+		t.Error("a note that could not be synced was acknowledged")
+	}
+	disk.Heal()
+	if err := noted("synced"); err != nil {
+		t.Fatal(err)
+	}
+	after, _ = crash(t, dir)
+	if session, err := after.Session(r.ID()); err != nil || session.Note != "synced" {
+		t.Errorf("after a crash the note is %q, %v", session.Note, err)
+	}
+}

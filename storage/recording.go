@@ -76,7 +76,7 @@ func (r *Recording) End(state State, why string) {
 	}
 	if r.unkept {
 		r.share.close()
-		r.finished = true
+		r.finished, r.deleted = true, true // who has it in hand is not to tell of it as of one that ended
 		r.store.unkept.Add(1)
 		r.store.live.forget([]*Recording{r})
 	} else {

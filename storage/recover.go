@@ -129,6 +129,10 @@ func (s *Store) catchUp() (leftover map[uint64]bool, err error) {
 	}
 	s.live.last = max(state.Reserved, state.LastID)
 	s.reserved.Store(s.live.last + reserve)
+	// The log tells of it only with the first record, and ids are told of before that is synced.
+	if err := s.index.change(func(state *indexState) { state.Reserved = s.reserved.Load() }); err != nil {
+		return nil, err
+	}
 	s.cutoff.Store(state.Cutoff)
 	return leftover, nil
 }
@@ -462,11 +466,15 @@ func (s *Store) rebuildIndex(damage error, end position) error {
 
 // setClean notes whether something may be left over in the directories.
 func (ix *index) setClean(clean bool) error {
+	return ix.change(func(state *indexState) { state.Clean = clean })
+}
+
+// change changes what the index knows beside the log.
+func (ix *index) change(fn func(*indexState)) error {
 	state := ix.snapshot()
-	if state.Clean == clean {
+	if fn(&state); state == ix.snapshot() {
 		return nil
 	}
-	state.Clean = clean
 	err := ix.update(func(tx *bbolt.Tx) error {
 		b, err := encoder.Marshal(state)
 		if err != nil {

@@ -220,7 +220,7 @@ func assemble(b *openBody, good []recovered) Body {
 		}
 		for _, e := range b.extents {
 			if e.Offset == at {
-				return e.Extent, true
+				return e.Extent, e.Extent.Length > 0 // logs of older versions name empty files
 			}
 		}
 		return Extent{}, false

@@ -276,7 +276,7 @@ func (s *Store) finalCommit() error {
 	}
 	clean := !s.rebuilt && !s.index.damaged.Load() // else the next start looks through everything
 	if s.log.end() == (position{}) {
-		return s.index.setClean(clean)
+		return s.index.change(func(state *indexState) { state.Clean, state.Reserved = clean, s.live.newest() })
 	}
 	rec := &record{kind: recordReserved, ids: reservation{Through: s.live.newest(), Cutoff: s.cutoff.Load()}}
 	s.appendValue(rec, rec.ids)
