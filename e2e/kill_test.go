@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,44 +16,10 @@ import (
 	"millpond/e2e/harness"
 )
 
+// What is killed in all ways, and checked against all that was acknowledged, is in e2e/torture.
+
 // killLoss is the most that SIGKILL may take from a body that was being captured: what passed since the last mark.
 const killLoss = 1 << 20
-
-// One directory lives through three kills during ten downloads, and each time its index is lost besides.
-func TestKilledDuringDownloads(t *testing.T) {
-	origin := harness.StartOrigin(t)
-	args := origin.Trusted(t)
-	dir := t.TempDir()
-	var rounds []*traffic
-	for round := range 3 {
-		p := harness.Start(t, dir, args...)
-		tr := startTraffic(t, p, origin, fmt.Sprintf("killed-%d", round), 10*time.Second)
-		tr.awaitBusy(t)
-		tr.killed = time.Now()
-		p.Kill()
-		tr.wait()
-		checkVerified(t, dir) // what the next start would cut is no damage either
-		rounds = append(rounds, tr)
-		if len(tr.durable) == 0 {
-			t.Errorf("round %d: nothing was reported durable, and so nothing of that is shown", round)
-		}
-
-		p = harness.Start(t, dir, args...)
-		tr.check(t, p, killLoss)
-		stop(t, p)
-		checkVerified(t, dir)
-
-		if err := os.Remove(filepath.Join(dir, "index.db")); err != nil {
-			t.Fatal(err)
-		}
-		p = harness.Start(t, dir, args...)
-		for _, tr := range rounds {
-			tr.check(t, p, killLoss)
-		}
-		stop(t, p)
-		checkVerified(t, dir)
-	}
-}
 
 // Ten downloads as fast as the program relays them, more than the disk takes, are killed: what waits for the disk then is lost, and is
 // little. One directory lives through several kills, which come at different moments of the disk's own bursts.
@@ -105,51 +69,6 @@ func TestStoppedDuringDownloads(t *testing.T) {
 	tr.check(t, p, 0)
 }
 
-// The process is killed at a chosen system call, which also meets the moments between two steps of a commit and of a recovery.
-func TestKilledAtSystemCalls(t *testing.T) {
-	if out, err := exec.Command("strace", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
-		t.Skipf("NOT RUN: strace does not work here: %v %s", err, out)
-	}
-	binary, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	origin := harness.StartOrigin(t)
-	args := origin.Trusted(t)
-	dir := t.TempDir()
-	var rounds []*traffic
-	// strace counts the calls of each thread; with --seccomp-bpf it would miscount them.
-	for round, at := range []struct {
-		calls string
-		nth   int
-	}{{"fdatasync", 9}, {"/^rename", 2}, {"pwrite64", 400}, {"fdatasync", 1}, {"unlinkat", 1}, {"fdatasync", 30}} {
-		traced := []string{
-			"-D", "-f", "-qq", "-o", os.DevNull, "-e", "trace=" + at.calls, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", at.calls, at.nth),
-			binary, "--data", dir, "--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0",
-		}
-		p, err := harness.Run("strace", append(traced, args...)...)
-		if err != nil {
-			t.Logf("%v: killed while it started", at)
-		} else {
-			t.Cleanup(p.Kill)
-			tr := startTraffic(t, p, origin, fmt.Sprintf("traced-%d", round), 10*time.Second)
-			tr.killed = tr.awaitBroken(t, p)
-			tr.wait()
-			rounds = append(rounds, tr)
-		}
-		checkVerified(t, dir)
-		p = harness.Start(t, dir, args...)
-		for _, tr := range rounds {
-			tr.check(t, p, killLoss)
-		}
-		stop(t, p)
-		checkVerified(t, dir)
-	}
-	if len(rounds) == 0 {
-		t.Error("no program lived until it relayed")
-	}
-}
-
 func stop(t *testing.T, p *harness.Program) {
 	t.Helper()
 	if err := p.Stop(); err != nil {
@@ -182,14 +101,12 @@ type traffic struct {
 	wg     sync.WaitGroup
 	killed time.Time
 
-	before time.Time     // when the first ones had ended
-	large  []*transfer   // the ten
-	broke  chan struct{} // has a value when a transfer has broken
+	before time.Time   // when the first ones had ended
+	large  []*transfer // the ten
 
 	mu      sync.Mutex
 	all     []*transfer
 	durable map[string]bool // reported so while it ran, by path
-	reports int             // how often what is durable was asked for
 }
 
 // transfer is one body on its way to a client.
@@ -206,7 +123,7 @@ type transfer struct {
 func newTraffic(t *testing.T, p *harness.Program, origin *harness.Origin, prefix string) *traffic {
 	tr := &traffic{
 		p: p, origin: origin, prefix: prefix, client: map[harness.Protocol]*http.Client{},
-		durable: map[string]bool{}, broke: make(chan struct{}, 1),
+		durable: map[string]bool{},
 	}
 	tr.ctx, tr.over = context.WithCancel(t.Context())
 	for _, protocol := range harness.Protocols {
@@ -272,11 +189,6 @@ func (tr *traffic) download(x *transfer, protocol harness.Protocol, query string
 	}
 	if err == nil {
 		x.ended = time.Now()
-		return
-	}
-	select {
-	case tr.broke <- struct{}{}:
-	default:
 	}
 }
 
@@ -322,21 +234,7 @@ func (tr *traffic) watch() {
 				tr.durable[pathOf(s)] = true
 			}
 		}
-		tr.reports++
 		tr.mu.Unlock()
-	}
-}
-
-// awaitReports waits until the program has reported n times more what is durable, or does not answer any more.
-func (tr *traffic) awaitReports(n int) {
-	reports := func() int {
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		return tr.reports
-	}
-	enough := reports() + n
-	for deadline := time.Now().Add(5 * time.Second); reports() < enough && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -369,18 +267,6 @@ func (tr *traffic) awaitPassed(t *testing.T, passed int64) {
 			t.Fatalf("after a minute %d bytes have passed", sum)
 		}
 	}
-}
-
-// awaitBroken waits until the program is gone, and ends it where it lives on. It returns when that was, not too late.
-func (tr *traffic) awaitBroken(t *testing.T, p *harness.Program) time.Time {
-	select {
-	case <-tr.broke:
-	case <-time.After(5 * time.Second):
-		t.Logf("%s: the call did not come within 5 s", tr.prefix)
-	}
-	now := time.Now()
-	p.Kill()
-	return now
 }
 
 // wait waits until all clients are done.

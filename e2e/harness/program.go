@@ -105,6 +105,11 @@ func Run(binary string, args ...string) (*Program, error) {
 	case err = <-ready:
 	case <-time.After(30 * time.Second):
 		err = errors.New("not ready after 30 s")
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // logs what each goroutine waits for
+		select {
+		case <-p.exited:
+		case <-time.After(5 * time.Second):
+		}
 	}
 	if err != nil {
 		_ = p.cmd.Process.Kill()
@@ -167,6 +172,9 @@ func (p *Program) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
+
+// Exited is closed when the process has ended.
+func (p *Program) Exited() <-chan struct{} { return p.exited }
 
 // PID is the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
