@@ -114,6 +114,7 @@ const steps = {
 	bench() {
 		run("go", ["build", "-o", "bin/bench", "./e2e/bench"]);
 		run("bin/bench", ["--millpond", binary, "--smoke"]);
+		run("bin/bench", ["million", "--millpond", binary, "--smoke", "--sessions", "20000", "--dir", `${results}/million`]);
 	},
 };
 

@@ -24,7 +24,7 @@ func parseFilter(text string) (storage.URLMatch, error) {
 	}
 	part, plain := []byte(text), isASCII(text)
 	return func(scheme, host string, path []byte) bool {
-		var room [512]byte // a longer URL is put on the heap
+		var room [256]byte // a longer URL is put on the heap
 		url := append(append(append(append(room[:0], scheme...), "://"...), host...), path...)
 		if !plain { // found only in a URL that is not ASCII, which few are
 			return !isASCII(url) && bytes.Contains(bytes.ToLower(url), part)

@@ -18,6 +18,7 @@ func (ix *index) check() error {
 }
 
 func (ix *index) checkIn(tx *bbolt.Tx) error {
+	defer lettingPages(tx)()
 	// Before bbolt's own check, which reads in another goroutine, where a fault cannot be survived.
 	if err := ix.checkValues(tx); err != nil {
 		return err

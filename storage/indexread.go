@@ -2,6 +2,8 @@ package storage
 
 import (
 	"os"
+	"sync"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -19,6 +21,31 @@ const (
 func (ix *index) looked(tx *bbolt.Tx, rows int) {
 	if n := ix.rowsLooked.Add(uint64(rows)); n%lookRows < uint64(rows) && tx.Size() > checkAlways {
 		letPages(tx)
+	}
+}
+
+// lettingPages lets go of the index's pages again and again, until what it returns is called: for who reads all of a large index in one transaction.
+func lettingPages(tx *bbolt.Tx) (stop func()) {
+	if tx.Size() <= checkAlways {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var letting sync.WaitGroup
+	letting.Go(func() {
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+				letPages(tx)
+			case <-ended:
+				tick.Stop()
+				letPages(tx)
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		letting.Wait() // the map may go with the transaction
 	}
 }
 

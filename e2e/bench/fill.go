@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millpond/e2e/harness"
+	"millpond/migrations"
 	"millpond/storage"
 )
 
@@ -45,7 +46,8 @@ type filling struct {
 // fill makes dir/data, a data directory with so many sessions, through the storage package as a capture would, or uses the one that is there.
 func fill(ctx context.Context, dir string, sessions int) (f filling, err error) {
 	note := filepath.Join(dir, "filling.json")
-	if text, err := os.ReadFile(note); err == nil && json.Unmarshal(text, &f) == nil && f.Version == fillVersion && f.Sessions == sessions {
+	if text, err := os.ReadFile(note); err == nil && json.Unmarshal(text, &f) == nil && f.Version == fillVersion && f.Sessions == sessions &&
+		migrations.Current(filepath.Join(dir, "data"), "lock") == nil {
 		return f, nil
 	}
 	if err := errors.Join(os.RemoveAll(note), os.RemoveAll(filepath.Join(dir, "data")), os.MkdirAll(dir, 0o700)); err != nil {
