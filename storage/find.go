@@ -45,7 +45,7 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 		start := time.Now()
 		words := s.index.dict.snapshot() // after the transaction began, so that it has every word of it
 		c := tx.Bucket(bucketRows).Cursor()
-		looked := 0
+		looked, read := 0, 0
 		for k, v := seek(c, from, to, down); k != nil && inside(k, from, to); k, v = step(c, down) {
 			id := binary.BigEndian.Uint64(k)
 			if looked == size || looked%64 == 63 && time.Since(start) > scanTime {
@@ -55,6 +55,7 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 				break
 			}
 			looked++
+			read += len(v)
 			if len(live) > 0 && id >= live[0].id {
 				if i, found := slices.BinarySearchFunc(live, id, func(r *Recording, id uint64) int { return compare(r.id, id) }); found {
 					_, state, err := rowPlaceOf(v)
@@ -77,7 +78,7 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 			}
 			ids = append(ids, id)
 		}
-		s.index.looked(tx, looked)
+		s.index.wasRead(tx, read)
 		return nil
 	})
 	if err != nil {

@@ -61,7 +61,7 @@ type index struct {
 	sizes filesSize               // as of the last commit; under mu
 	open  map[uint64]*openSession // by the one goroutine that applies
 
-	rowsLooked atomic.Uint64 // by scans
+	read atomic.Uint64 // bytes of rows, by scans
 
 	damaged atomic.Bool // a transaction met damage
 	met     func(error) // is told once, when it did; nil while the store is opened

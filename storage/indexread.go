@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// lookRows is after how many rows looked at the pages of the index that were read are let go of: some 6 MiB.
-	lookRows = 32 << 10
+	// letAfter is after how many bytes of rows the pages of the index that were read are let go of.
+	letAfter = 4 << 20
 
 	// prereadLimit is how much of the index is read ahead of need at the start, in bytes: some four million sessions.
 	prereadLimit = 1 << 30
 )
 
-// looked counts rows that a transaction looked at, and lets go of the index's pages after many: else all that a filter read of the index would count as this
+// wasRead counts bytes of rows that a transaction read, and lets go of the index's pages after many: else all that a filter reads of the index would count as this
 // process's resident size. They stay in the system's page cache, so reading them again costs little.
-func (ix *index) looked(tx *bbolt.Tx, rows int) {
-	if n := ix.rowsLooked.Add(uint64(rows)); n%lookRows < uint64(rows) && tx.Size() > checkAlways {
+func (ix *index) wasRead(tx *bbolt.Tx, bytes int) {
+	if n := ix.read.Add(uint64(bytes)); n%letAfter < uint64(bytes) && tx.Size() > checkAlways {
 		letPages(tx)
 	}
 }

@@ -108,6 +108,7 @@ func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int) (_ []
 		start := time.Now()
 		words := s.index.dict.snapshot() // after the transaction began, so that it has every word of it
 		c := tx.Bucket(bucketRows).Cursor()
+		read := 0
 		k, v := seek(c, from, to, down)
 		for ; k != nil && inside(k, from, to); k, v = step(c, down) {
 			id := binary.BigEndian.Uint64(k)
@@ -117,12 +118,13 @@ func (s *Store) scanSome(rows []Row, from, to uint64, down bool, size int) (_ []
 				}
 				break
 			}
+			read += len(v)
 			rows = append(rows, Row{})
 			if err := decodeRow(&rows[len(rows)-1], id, v, words); err != nil {
 				return err
 			}
 		}
-		s.index.looked(tx, len(rows))
+		s.index.wasRead(tx, read)
 		return nil
 	})
 	if err != nil {
