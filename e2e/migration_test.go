@@ -2,17 +2,26 @@ package e2e
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
 
 	"millpond/e2e/harness"
+	"millpond/storage"
 )
 
 // frozenDir is where the fixtures of a version are.
@@ -132,5 +141,196 @@ func holds(t *testing.T, at string, got, want any) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", strings.TrimSpace(at), got, want)
 		}
+	}
+}
+
+// An index of version 1 that is damaged is set aside, and made again from the log: its sessions are there, and its shares as far as they can be read.
+func TestDamagedFormerIndexIsMadeAgain(t *testing.T) {
+	dir, want := thaw(t, "whole")
+	index := filepath.Join(dir, "index.db")
+	db, err := bbolt.Open(index, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		k, _ := tx.Bucket([]byte("rows")).Cursor().First()
+		return tx.Bucket([]byte("rows")).Put(bytes.Clone(k), []byte("no row"))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p := harness.Start(t, dir)
+	checkTold(t, p, want)
+	stop(t, p)
+	if log := p.Log(); !strings.Contains(log, "cannot be brought to version 2") || !strings.Contains(log, "shares are kept from the damaged index") {
+		t.Errorf("it logged %s", log)
+	}
+	if got, before := indexed(t, index, "shares"), indexed(t, index+".damaged-1", "shares"); len(before) == 0 || !maps.Equal(got, before) {
+		t.Errorf("%d shares became %d", len(before), len(got))
+	}
+	checkVerified(t, dir)
+}
+
+// indexed returns the entries of a bucket of an index that no program has open.
+func indexed(t *testing.T, path, bucket string) map[string]string {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	all := make(map[string]string)
+	err = db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		if b == nil {
+			return fmt.Errorf("%s has no bucket %s", path, bucket)
+		}
+		return b.ForEach(func(k, v []byte) error {
+			all[string(k)] = string(v)
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A directory with many sessions is killed while it is brought up, each time at another moment: it is brought up by the next start, or the one after
+// that, with each session as it was.
+func TestKilledWhileBroughtUp(t *testing.T) {
+	const sessions, kills = 30_000, 20
+	former := t.TempDir()
+	store, err := storage.OpenStore(storage.Config{Dir: former})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range sessions {
+		r := store.Begin(storage.Session{
+			Method: "GET", Scheme: "https", Host: fmt.Sprintf("host%d.example.com", n%300), Path: fmt.Sprintf("/some/longer/path/%d?to=what", n),
+			Client: fmt.Sprintf("127.0.0.1:%d", 1+n%60_000), Protocol: "HTTP/1.1", Status: 200, Note: fmt.Sprint("noted ", n),
+		})
+		body := r.Body(storage.Response)
+		body.Write(fmt.Appendf(nil, "the body of %d", n/2))
+		body.Complete()
+		body.Wait(t.Context())
+		r.End(storage.Done, "")
+	}
+	if err := errors.Join(store.PutShare("share", []byte("of a session")), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	index := filepath.Join(former, "index.db")
+	want := indexed(t, index, "rows2")
+	bringDown(t, former)
+
+	binary, err := harness.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// start has the program begin, and kills it after a time or when it is through, whichever is first; 0 is no time.
+	start := func(dir string, after time.Duration) (took time.Duration) {
+		cmd := exec.Command(binary, "--data", dir, "--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); unfinished(dir) && (after == 0 || took < after); took = time.Since(began) {
+			time.Sleep(time.Millisecond)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return took
+	}
+	killed, whole := 0, time.Duration(0)
+	for attempt := 0; killed < kills; attempt++ {
+		if attempt == 5*kills {
+			t.Fatalf("of %d attempts %d ended while the directory was brought up", attempt, killed)
+		}
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(dir, os.DirFS(former)); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 3 { // a directory is killed up to three times
+			took := start(dir, whole*time.Duration((attempt*3+round)%19+1)/20)
+			if !unfinished(dir) {
+				whole = took
+				break
+			}
+			killed++
+		}
+		p := harness.Start(t, dir)
+		stop(t, p)
+		if got := indexed(t, filepath.Join(dir, "index.db"), "rows2"); !maps.Equal(got, want) {
+			t.Fatalf("attempt %d: %d rows became %d, or others", attempt, len(want), len(got))
+		}
+		if got := indexed(t, filepath.Join(dir, "index.db"), "shares"); got["share"] != "of a session" {
+			t.Fatalf("attempt %d: the shares are %v", attempt, got)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*.*")); len(left) != 1 {
+			t.Fatalf("attempt %d: there are %v, want an index alone", attempt, left)
+		}
+		if killed >= kills {
+			checkVerified(t, dir)
+		}
+		os.RemoveAll(dir)
+	}
+	t.Logf("%d kills while it was brought up, which takes some %v", killed, whole)
+}
+
+// unfinished reports whether the directory is still of version 1.
+func unfinished(dir string) bool {
+	format, err := os.ReadFile(filepath.Join(dir, "format"))
+	return err != nil || string(format) != "millpond 2\n"
+}
+
+// bringDown makes a directory of version 1 of one of version 2, but for the heads of segments: what the fixtures are too small for.
+func bringDown(t *testing.T, dir string) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(dir, "index.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	err = db.Update(func(tx *bbolt.Tx) error {
+		rows, err := tx.CreateBucket([]byte("rows"))
+		if err != nil {
+			return err
+		}
+		if err := tx.Bucket([]byte("rows2")).ForEach(func(k, v []byte) error {
+			old := append(bytes.Clone(v[:4]), v[4], v[5], v[6], 0)
+			for i := range 7 {
+				old = append(old, v[7+3*i], v[8+3*i], v[9+3*i], 0)
+			}
+			old = append(old, v[28:30]...)
+			old = append(append(old, v[30:35]...), 0, 0, 0)
+			old = append(append(old, v[35:40]...), 0, 0, 0)
+			old = append(old, v[40:48]...)
+			old = append(append(old, v[48:54]...), 0, 0)
+			old = append(append(old, v[54:60]...), 0, 0)
+			old = le.AppendUint64(old, uint64(le.Uint32(v[60:])))
+			old = append(old, v[64], v[65], v[66], 0)
+			old = le.AppendUint64(old, uint64(le.Uint32(v[67:])))
+			length, n := binary.Uvarint(v[71:])
+			old = append(append(old, 1), v[71:71+n+int(length)]...)
+			return rows.Put(bytes.Clone(k), append(old, v[71+n+int(length):]...))
+		}); err != nil {
+			return err
+		}
+		shorter := func(bucket string, size int) error {
+			b := tx.Bucket([]byte(bucket))
+			all := make(map[string][]byte)
+			if err := b.ForEach(func(k, v []byte) error { all[string(k)] = bytes.Clone(v[:size]); return nil }); err != nil {
+				return err
+			}
+			for k, v := range all {
+				if err := b.Put([]byte(k), v); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return errors.Join(shorter("segments", 25), shorter("graves", 8), tx.DeleteBucket([]byte("rows2")))
+	})
+	if err := errors.Join(err, db.Close(), os.WriteFile(filepath.Join(dir, "format"), []byte("millpond 1\n"), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }

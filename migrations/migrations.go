@@ -78,6 +78,11 @@ func migrate(dir *os.Root, steps []step, logger *slog.Logger, ignore []string) e
 	if err != nil {
 		return err
 	}
+	if _, err := dir.Lstat(formatName); err == nil {
+		if err := remove(dir, formatOld); err != nil {
+			return fmt.Errorf("remove what told the former format: %w", err)
+		}
+	}
 	for ; version < len(steps); version++ {
 		if err := steps[version](dir, logger); err != nil {
 			return fmt.Errorf("migrate data to format %d: %w", version+1, err)
