@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"millpond/e2e/harness"
+	"millpond/migrations"
 	"millpond/storage"
 )
 
@@ -332,5 +333,26 @@ func bringDown(t *testing.T, dir string) {
 	})
 	if err := errors.Join(err, db.Close(), os.WriteFile(filepath.Join(dir, "format"), []byte("millpond 1\n"), 0o600)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Who reads a directory as it is does not read one of a former version, and says what to do.
+func TestFormerDirectoryIsNotReadAsItIs(t *testing.T) {
+	dir, _ := thaw(t, "whole")
+	binary, err := harness.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"verify"}, {"verify", "--full"}} {
+		out, err := exec.Command(binary, append(command, "--data", dir)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "its format is 1, this program's is 2, to which its start brings it") {
+			t.Errorf("%s: %v, %s", command, err, out)
+		}
+	}
+	if _, err := storage.BackupStopped(t.Context(), dir, storage.BackupTo{Dir: filepath.Join(t.TempDir(), "to")}); !errors.Is(err, migrations.ErrOlder) {
+		t.Errorf("backup: %v", err)
+	}
+	if !unfinished(dir) || len(indexed(t, filepath.Join(dir, "index.db"), "rows")) == 0 {
+		t.Error("the directory was changed")
 	}
 }

@@ -88,7 +88,7 @@ func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgres
 	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil { // also before a lock is left in what is no data directory
 		return fail(fmt.Errorf("%w: that is no data directory; name it with --data", err))
 	}
-	if err := migrations.Check(dir, lockName); err != nil {
+	if err := migrations.Current(dir, lockName); err != nil {
 		return fail(err)
 	}
 	files, err := OpenDir(dir)
