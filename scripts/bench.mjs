@@ -6,5 +6,5 @@ import { become, binary, run, start } from "./run.mjs";
 build();
 run("go", ["build", "-o", "bin/bench", "./e2e/bench"]);
 const args = process.argv.slice(2);
-const role = args[0] === "million" ? [args.shift()] : [];
+const role = ["million", "syncs"].includes(args[0]) ? [args.shift()] : [];
 become(start("bin/bench", [...role, "--millpond", binary, ...args]));

@@ -21,6 +21,7 @@ var roles = map[string]func(ctx context.Context, args []string, out io.Writer) e
 	"martian": runMartian,
 	"reverse": runReverse,
 	"million": runMillion,
+	"syncs":   runSyncs,
 }
 
 func main() {

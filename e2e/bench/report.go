@@ -197,7 +197,7 @@ func grouped(f float64) string {
 	return fmt.Sprintf("%s,%03d", grouped(float64(n/1_000)), n%1_000)
 }
 
-// insert puts the text between the marks of the Markdown file that name it: "figures", "leaves" or "million". The first also says how it is made.
+// insert puts the text between the marks of the Markdown file that name it: "figures", "leaves", "million" or "syncs". The first also says how it is made.
 func insert(path, name, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -107,8 +107,9 @@ func (w *world) endureAny(what string, heals bool, begin func() (func(), error))
 	return nil
 }
 
-// awaitWell waits until the program says that it captures, and returns when that was.
+// awaitWell waits until the program says that it captures, and returns when that was. It needs a commit to know.
 func (w *world) awaitWell(l *load) (time.Time, error) {
+	time.Sleep(500 * time.Millisecond)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		s, err := l.api.status(context.Background())
 		if err != nil {
