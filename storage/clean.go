@@ -238,7 +238,7 @@ func (s *Store) planRewriting(number uint64, worth func(*segmentRow) bool) (*rew
 		})
 		return nil
 	})
-	if err != nil || len(r.slots) == 0 || number >= applied {
+	if err != nil || len(r.slots) == 0 || number >= applied || s.index.partial.Load() { // what it lacks may name more of them
 		return nil, err
 	}
 	if !s.recent.keepOnly(number, live) {
@@ -340,7 +340,7 @@ func (s *Store) adopt(r *rewriting) error {
 	defer s.committing.Unlock()
 	gone, err := s.index.fold(s.readSession, s.recent.mayRemove, func(f *fold) error { return f.rewritten(r) })
 	if err != nil && !errors.Is(err, errChanged) {
-		s.recoverIndex(err, s.index.snapshot().Applied)
+		_ = s.recoverIndex(err, s.index.snapshot().Applied)
 	}
 	known, findErr := s.index.generations()
 	if findErr != nil {

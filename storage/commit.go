@@ -94,6 +94,9 @@ func (s *Store) tryCommit() error {
 	if failed {
 		s.noteUnsaved()
 	}
+	if err := s.finishIndex(); err != nil { // before a chunk is looked up in it
+		return err
+	}
 	if err := s.nameChunks(); err != nil {
 		return err
 	}
@@ -222,14 +225,16 @@ func (s *Store) rename(from, to string) error {
 func (s *Store) applyThrough(end position) error {
 	s.toApply = append(s.toApply, s.log.take(end)...)
 	if s.index.damaged.Load() && !s.lookedThrough {
-		s.lookThrough(end)
+		if err := s.lookThrough(end); err != nil {
+			return err
+		}
 	}
 	if len(s.toApply) == 0 {
 		return nil
 	}
 	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove)
 	if err != nil {
-		s.recoverIndex(err, end)
+		_ = s.recoverIndex(err, end) // told by now
 		return err
 	}
 	s.committed(s.toApply)

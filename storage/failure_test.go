@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -388,4 +390,49 @@ func TestNotesOnOpenSessionsAreDurable(t *testing.T) {
 	if session, err := after.Session(r.ID()); err != nil || session.Note != "synced" {
 		t.Errorf("after a crash the note is %q, %v", session.Note, err)
 	}
+}
+
+// TestIndexMadeAgainFromALogThatCannotBeReadNow: the index is damaged while reads fail. Once they work it has everything, and in between nothing is forgotten.
+func TestIndexMadeAgainFromALogThatCannotBeReadNow(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	before := record(s, bytesOf(1, 3000))
+	eventually(t, "it is durable", durable(s, before.ID()))
+	disk.Fail(storagetest.Read, syscall.EIO)
+	f, err := os.OpenFile(filepath.Join(dir, "index.db"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := int64(os.Getpagesize())
+	for at := 2 * page; at < info.Size(); at += page {
+		if _, err := f.WriteAt([]byte{0x40}, at+8); err != nil { // its flags
+			t.Fatal(err)
+		}
+	}
+	during := record(s, bytesOf(2, 3000))
+	eventually(t, "the log cannot be read", func() bool { return strings.Contains(s.Status().Problem, "replay log segment") })
+	more := record(s, bytesOf(3, 9<<20))
+	time.Sleep(500 * time.Millisecond) // for some commits
+	for _, r := range []*storage.Recording{during, more} {
+		if durable(s, r.ID())() {
+			t.Errorf("session %d is durable, and the index was not made", r.ID())
+		}
+	}
+	disk.Heal()
+	check := func(s *storage.Store) {
+		t.Helper()
+		checkRead(t, s, before.ID(), bytesOf(1, 3000))
+		checkRead(t, s, during.ID(), bytesOf(2, 3000))
+		checkRead(t, s, more.ID(), bytesOf(3, 9<<20))
+	}
+	eventually(t, "all is durable", durable(s, more.ID()))
+	check(s)
+	verify(t, s, dir)
+	after, copied := crash(t, dir)
+	check(after)
+	verify(t, after, copied)
 }

@@ -64,6 +64,7 @@ type index struct {
 	read atomic.Uint64 // bytes of rows, by scans
 
 	damaged atomic.Bool // a transaction met damage
+	partial atomic.Bool // it is being made again, and lacks some of the log
 	met     func(error) // is told once, when it did; nil while the store is opened
 }
 

@@ -247,7 +247,7 @@ func segmentSpans(files Files, known map[uint64]uint32) ([]segmentSpan, error) {
 		switch {
 		case errors.Is(err, migrations.ErrNewer):
 			return nil, err
-		case err != nil && span.last && !begun:
+		case err != nil && span.last && !begun && !unreadable(err):
 			continue // it was about to be begun
 		case err != nil:
 			head.Prev, head.PrevEnd, span.damage = span.number-1, unknownEnd, err
@@ -257,6 +257,12 @@ func segmentSpans(files Files, known map[uint64]uint32) ([]segmentSpan, error) {
 	}
 	slices.Reverse(kept)
 	return kept, nil
+}
+
+// unreadable tells a disk that does not give its bytes from bytes that are wrong: it may give them the next time.
+func unreadable(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed)
 }
 
 // newestSegment returns the highest number of a segment file, whatever it holds.
@@ -389,7 +395,7 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 }
 
 // recoverIndex finds out what a failed update did, which was to take in the records up to end.
-func (s *Store) recoverIndex(failed error, end position) {
+func (s *Store) recoverIndex(failed error, end position) error {
 	err := s.index.reopen()
 	if errors.Is(failed, errIndexDamaged) {
 		err = failed
@@ -399,8 +405,14 @@ func (s *Store) recoverIndex(failed error, end position) {
 	}
 	if err != nil {
 		s.problem(err)
-		return
+		return err
 	}
+	s.dropApplied()
+	return nil
+}
+
+// dropApplied lets go of the records that the index has.
+func (s *Store) dropApplied() {
 	applied := s.index.snapshot().Applied
 	n := 0
 	for n < len(s.toApply) && !applied.before(s.toApply[n].at.end()) {
@@ -411,14 +423,14 @@ func (s *Store) recoverIndex(failed error, end position) {
 }
 
 // lookThrough finds out about damage that a reader of the index met, and has the index made again where there is any that lasts.
-func (s *Store) lookThrough(end position) {
+func (s *Store) lookThrough(end position) error {
 	s.lookedThrough = true
 	damage := s.index.view(s.index.checkValues)
 	if damage == nil {
 		s.logger.Warn("the index was looked through: what was read is sound; it is looked through again at the next start")
-		return
+		return nil
 	}
-	s.recoverIndex(fmt.Errorf("%w (%w)", damage, errIndexDamaged), end)
+	return s.recoverIndex(fmt.Errorf("%w (%w)", damage, errIndexDamaged), end)
 }
 
 // readerMetDamage has the index looked through at the next commit, which is due now. s.wrote makes the committer come at once.
@@ -446,21 +458,42 @@ func (s *Store) rebuildIndex(damage error, end position) error {
 		return err
 	}
 	s.salvage(aside)
+	s.rebuildTo = end
+	s.index.partial.Store(true)
+	return s.finishIndex()
+}
+
+// finishIndex takes into an index that is made again what it does not have of the log. Where the log cannot be read now, the next commit goes on: until then
+// the index takes nothing else, or what it lacks would count as taken.
+func (s *Store) finishIndex() error {
+	if !s.index.partial.Load() {
+		return nil
+	}
+	if err := s.index.reopen(); err != nil {
+		return err
+	}
 	spans, err := segmentSpans(s.files, nil)
 	if err != nil {
 		return err
 	}
+	applied := s.index.snapshot().Applied
 	for _, span := range spans {
-		if span.number > end.Segment {
-			break
+		if span.number < applied.Segment || span.number > s.rebuildTo.Segment {
+			continue
 		}
-		if span.number == end.Segment {
-			span.end, span.last = min(span.end, end.Offset), false
+		from := uint64(0)
+		if span.number == applied.Segment {
+			from = applied.Offset
 		}
-		if _, err := s.replaySegment(span, 0, func(*record) {}); err != nil {
+		if span.number == s.rebuildTo.Segment {
+			span.end, span.last = min(span.end, s.rebuildTo.Offset), false
+		}
+		if _, err := s.replaySegment(span, from, func(*record) {}); err != nil {
 			return fmt.Errorf("replay log segment %d: %w", span.number, err)
 		}
 	}
+	s.index.partial.Store(false)
+	s.dropApplied()
 	return nil
 }
 

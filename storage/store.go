@@ -99,7 +99,8 @@ type Store struct {
 	chunksToName []*incoming
 	fresh        map[string]bool // chunks named since the index last took records
 	toApply      []*record
-	rebuilt      bool // the index was made again since the start: what it let go of meanwhile is not removed
+	rebuildTo    position // up to where a partial index is to be made again
+	rebuilt      bool     // the index was made again since the start: what it let go of meanwhile is not removed
 
 	lookedThrough bool // the index was, since a reader met damage
 }

@@ -17,7 +17,7 @@ import (
 	"millpond/e2e/harness"
 )
 
-// syncs measures what the disk's syncs cost whoever uses the proxy: the same loads while a sync takes what it takes, 200 ms and 2 s more.
+// syncs measures what the disk's syncs cost whoever uses the proxy: the same loads while a sync takes what it takes, and 200 ms more.
 // strace delays the calls; with a filter in the kernel it stops the program at no others.
 type syncs struct {
 	millpond string
@@ -64,7 +64,7 @@ func (s *syncs) run(ctx context.Context) (text string, err error) {
 		machine(ctx), syncsRate, s.time, bytesText(syncsSize), syncsPerSec>>20, float64(syncsSize)/syncsPerSec)
 	b.WriteString("| a sync takes | small request, median ms | p99 ms | most ms | large body, s | longest pause in it, ms | syncs |\n|---|---:|---:|---:|---:|---:|---:|\n")
 	var first *syncsFound
-	for i, delay := range []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, 0} {
+	for i, delay := range []time.Duration{0, 200 * time.Millisecond, 0} {
 		found, err := s.measure(ctx, delay)
 		if err != nil {
 			return "", fmt.Errorf("with syncs of %v: %w", delay, err)
