@@ -3,7 +3,10 @@ package storage
 // logFailed goes on after a write or a sync of the log that failed. What was appended since the last good sync is lost: bodies end before
 // their first lost byte, and what else was said is said again, in a new segment.
 func (s *Store) logFailed(err error) {
-	good, lost := s.log.abandon(err)
+	good, lost, files := s.log.abandon(err)
+	for _, name := range files {
+		s.removeFile(name)
+	}
 	s.recent.forgetAll()
 	ended := make(map[*Recording]bool)
 	for _, rec := range lost {

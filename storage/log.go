@@ -256,15 +256,19 @@ func (l *log) sync() error {
 
 // abandon gives up what was appended since the last good sync, after one that failed: the kernel may have dropped any of it, and
 // another sync would prove nothing. The next record begins a segment whose head says where the last one ends.
-// It returns the records that are lost.
-func (l *log) abandon(err error) (good position, lost []*record) {
+// It returns the records that are lost, and the files of which nothing counts.
+func (l *log) abandon(err error) (good position, lost []*record, files []string) {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, seg := range l.unsynced {
-		if seg.file != nil {
-			seg.file.Close()
+		if seg.file == nil {
+			continue
+		}
+		seg.file.Close()
+		if seg.number > l.good.Segment {
+			files = append(files, segmentName(seg.number))
 		}
 	}
 	l.unsynced, l.blocks, l.current, l.made = nil, nil, nil, false
@@ -275,7 +279,7 @@ func (l *log) abandon(err error) (good position, lost []*record) {
 	lost = l.queue[n:]
 	l.queue = l.queue[:n:n]
 	l.prev, l.written, l.failed = l.good, l.good, err
-	return l.good, lost
+	return l.good, lost, files
 }
 
 // take returns the records to apply that end at or before end, and forgets them.
