@@ -55,6 +55,7 @@ func (s *Server) register() huma.API {
 	s.plain(api, s.serveOpenAPI, operation("GET", "/api/openapi.json", "get-openapi", "This document"), nil, jsonAnswer)
 	s.plain(api, s.serveMetrics, operation("GET", "/metrics", "get-metrics", "Figures for Prometheus"), nil, textAnswer)
 	s.plain(api, s.serveHealth, operation("GET", "/healthz", "get-health", "200 while the program runs; needs no token"), nil, textAnswer)
+	s.routes.HandleFunc(backupRoute, s.serveBackup) // not described: it is the command's alone
 	s.registerAssets()
 
 	for _, m := range []any{LiveView{}, LiveClose{}, LiveWatch{}, LiveUnwatch{}, LiveWindow{}, LiveInvalid{}, LiveSession{}, LiveStatus{}} {

@@ -23,12 +23,17 @@ type guard struct {
 	next       *routes
 	allowHosts []string // lower case
 	token      [sha256.Size]byte
+	control    *[sha256.Size]byte // nil: there is none
 	logins     *logins
 	shares     *shares
 }
 
-func newGuard(token string, allowHosts []string, next *routes, shares *shares, now func() time.Time) *guard {
+func newGuard(token, control string, allowHosts []string, next *routes, shares *shares, now func() time.Time) *guard {
 	g := &guard{next: next, token: sha256.Sum256([]byte(token)), logins: newLogins(now), shares: shares}
+	if control != "" {
+		sum := sha256.Sum256([]byte(control))
+		g.control = &sum
+	}
 	for _, h := range allowHosts {
 		g.allowHosts = append(g.allowHosts, strings.ToLower(strings.TrimSuffix(h, ".")))
 	}
@@ -71,6 +76,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if login != nil {
 			r = r.WithContext(context.WithValue(r.Context(), loginKey{}, login))
+		}
+	case withControl:
+		if !g.isControl(r) {
+			writeProblem(w, problem(http.StatusUnauthorized, "Only the command millpond backup may call this, on the machine and as the user that Millpond runs on and as."))
+			return
 		}
 	case withShare:
 		share, ok := g.sharedBy(r)
@@ -175,6 +185,24 @@ func (g *guard) hasToken(r *http.Request) (*login, bool) {
 func (g *guard) isToken(token string) bool {
 	got := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(got[:], g.token[:]) == 1
+}
+
+// isControl reports whether a program on this machine, and no page, shows the control file's secret.
+func (g *guard) isControl(r *http.Request) bool {
+	if g.control == nil || r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local == nil {
+		return false
+	}
+	to, err := netip.ParseAddrPort(local.String())
+	from, fromErr := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || fromErr != nil || !from.Addr().Unmap().IsLoopback() && from.Addr() != to.Addr() {
+		return false
+	}
+	got := sha256.Sum256([]byte(bearer(r)))
+	return subtle.ConstantTimeCompare(got[:], g.control[:]) == 1
 }
 
 // cookieName holds the port that the browser sees, because browsers do not separate cookies by port.

@@ -15,6 +15,9 @@ var open = map[string]bool{
 	"GET /healthz": true,
 }
 
+// backupRoute wants the control file's secret, and nothing else will do.
+const backupRoute = "POST /api/backup"
+
 // sharedPrefix begins the path of every route that a share's token opens; the share's id follows.
 const sharedPrefix = "/api/shared/"
 
@@ -63,8 +66,9 @@ func (u *unmatched) WriteHeader(status int)      { u.status = status }
 type access uint8
 
 const (
-	withToken access = iota // the dashboard's token; also for what no route matches
-	withShare               // the token of the share in the path
+	withToken   access = iota // the dashboard's token; also for what no route matches
+	withShare                 // the token of the share in the path
+	withControl               // the control file's secret, from this machine
 	openToAll
 )
 
@@ -72,8 +76,11 @@ func (r *routes) access(req *http.Request) access {
 	if strings.HasPrefix(req.URL.Path, sharedPrefix) {
 		return withShare
 	}
-	if _, pattern := r.Handler(req); open[pattern] {
+	switch _, pattern := r.Handler(req); {
+	case open[pattern]:
 		return openToAll
+	case pattern == backupRoute:
+		return withControl
 	}
 	return withToken
 }

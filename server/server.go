@@ -23,6 +23,8 @@ type Config struct {
 	CA    func() *x509.Certificate // what devices install at present
 	Token string                   // opens the dashboard
 
+	Control string // the control file's secret, which alone lets a backup be asked for; empty: nobody may
+
 	CAFile string // the path of CA's certificate, for commands that people copy; may be empty
 
 	// ReplaceCA puts a new authority in the place of CA's, and returns where the old one is kept. Nil: it cannot be done.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Server, error) {
 	s.store.Retain(s.cfg.Settings.Rules().Limits())
 	s.decoding, s.inflating, s.stall = make(chan struct{}, maxDecoding), make(chan struct{}, maxInflating), stallTime
 	s.register()
-	s.guard = newGuard(cfg.Token, cfg.AllowHosts, s.routes, s.shares, s.now)
+	s.guard = newGuard(cfg.Token, cfg.Control, cfg.AllowHosts, s.routes, s.shares, s.now)
 	s.live = newHub(s.store, s.now)
 	s.http = http.Server{
 		Handler:           s.guard,
