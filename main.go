@@ -23,6 +23,8 @@ type commandLine struct {
 
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Capture, and serve the dashboard. What runs where no command is named."`
 	Verify      verifyCommand      `cmd:"" help:"Read a data directory that no Millpond serves, and report what does not hold; with --repair, mend it."`
+	Backup      backupCommand      `cmd:"" help:"Copy the data directory, also while a Millpond runs in it, into one that can be served, verified and kept."`
+	Compact     compactCommand     `cmd:"" help:"Give back the room on disk that a data directory no Millpond serves holds and does not use."`
 	CA          caCommand          `cmd:"" name:"ca" help:"Print the CA certificate that devices install, making it where there is none."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Healthcheck healthcheckCommand `cmd:"" hidden:"" help:"Ask a running dashboard whether it is well; for containers."`

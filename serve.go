@@ -26,6 +26,9 @@ import (
 // stopTime bounds a clean stop: what is in flight may end within it, and is marked interrupted otherwise. Containers are killed after 10 s.
 const stopTime = 5 * time.Second
 
+// compactTime bounds what a stop takes longer to make the index smaller; `millpond compact` has all the time it needs.
+const compactTime = 3 * time.Second
+
 type serveCommand struct {
 	wayIn  `embed:""`
 	wayOut `embed:""`
@@ -59,8 +62,15 @@ func (c *serveCommand) Run(line *commandLine, s *streams) error {
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, stop, string(line.Data), store, log, s.out)
-	if closed := store.Close(); closed != nil {
+	hurry, hurryUp := context.WithCancel(context.Background())
+	defer hurryUp()
+	err = c.serve(ctx, stopping{stop, hurry, hurryUp}, string(line.Data), store, log, s.out)
+	if err != nil {
+		hurryUp()
+	}
+	compacting, cancel := context.WithTimeout(hurry, compactTime)
+	defer cancel()
+	if closed := store.CloseCompacting(compacting); closed != nil {
 		err = errors.Join(err, fmt.Errorf("close the data directory: %w", closed))
 	}
 	return err
@@ -74,7 +84,7 @@ func (c *serveCommand) logger(w io.Writer) *slog.Logger {
 }
 
 // serve runs both listeners until ctx is done, and then stops them. A second signal ends the wait for what is open, which is marked and kept all the same.
-func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data string, store *storage.Store, log *slog.Logger, out io.Writer) error {
+func (c *serveCommand) serve(ctx context.Context, stop stopping, data string, store *storage.Store, log *slog.Logger, out io.Writer) error {
 	roots, err := c.UpstreamCA.pool()
 	if err != nil {
 		return c.origins.wrong("upstream-ca", 0, err)
@@ -124,8 +134,10 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	if err != nil {
 		return err
 	}
+	control := rand.Text()
 	dashboard, err := server.New(server.Config{
-		Store: store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: allowed(c.AllowHost),
+		Control: control,
+		Store:   store, CA: ca.Certificate, ReplaceCA: relay.ReplaceCA, CAFile: caFile, Token: token, AllowHosts: allowed(c.AllowHost),
 		Proxies: clients.proxyAddrs(), ProxyAuth: auth != nil, Dashboard: dashboardAddr,
 		Settings: live, Version: version, Profiles: c.Profiles, Logger: log,
 	})
@@ -135,6 +147,9 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 
 	if err := store.ServedAt("http://" + reachable(dashboardAddr) + "/"); err != nil {
 		return err
+	}
+	if err := store.ControlledAt(reachable(dashboardAddr), control); err != nil {
+		log.Warn("millpond backup cannot reach this process", "error", err) // as on a full disk, which is no reason not to serve
 	}
 	fmt.Fprintf(out, "dashboard http://%s/#token=%s\n", reachable(dashboardAddr), token)
 	for _, l := range clients.proxy {
@@ -156,36 +171,38 @@ func (c *serveCommand) serve(ctx context.Context, stop context.CancelFunc, data 
 	group.Go(func() error { return dashboard.Serve(dashboardListener) })
 	group.Go(func() error {
 		<-ctx.Done()
-		deadline, cancel := untilSecondSignal(stop, log)
+		stop.watch(log)
+		deadline, cancel := context.WithTimeout(stop.hurry, stopTime)
 		defer cancel()
 		if open := store.Status().Open; open > 0 {
 			log.Info(fmt.Sprintf("waiting up to %v for %d open sessions; press Ctrl+C again to stop now", stopTime, open), "open", open)
 		}
-		var stopping errgroup.Group
-		stopping.Go(func() error { return tolerateDeadline(relay.Shutdown(deadline)) })
-		stopping.Go(func() error { return tolerateDeadline(dashboard.Shutdown(deadline)) })
-		return stopping.Wait()
+		var all errgroup.Group
+		all.Go(func() error { return tolerateDeadline(relay.Shutdown(deadline)) })
+		all.Go(func() error { return tolerateDeadline(dashboard.Shutdown(deadline)) })
+		return all.Wait()
 	})
 	return group.Wait()
 }
 
-// untilSecondSignal returns the context of a stop that a signal began: it ends after stopTime, or with another signal. stop ends the watch for the first; a third
-// signal ends the program as it is.
-func untilSecondSignal(stop context.CancelFunc, log *slog.Logger) (context.Context, context.CancelFunc) {
+// stopping is a stop: a signal begins it, a second one makes it quick, and a third one ends the program as it is.
+type stopping struct {
+	first   context.CancelFunc // ends the watch for the signal that begins it
+	hurry   context.Context    // done with the second
+	hurryUp context.CancelFunc
+}
+
+// watch has the next signal make the stop quick, until the program's end.
+func (s stopping) watch(log *slog.Logger) {
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM) // before stop, so that none falls in between
-	stop()
-	deadline, cancel := context.WithTimeout(context.Background(), stopTime)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM) // before the other watch ends, so that none falls in between
+	s.first()
 	go func() {
-		defer signal.Stop(again)
-		select {
-		case <-again:
-			log.Info("stopping now")
-			cancel()
-		case <-deadline.Done():
-		}
+		<-again
+		signal.Stop(again)
+		log.Info("stopping now")
+		s.hurryUp()
 	}()
-	return deadline, cancel
 }
 
 // tolerateDeadline drops the error of a stop that closed what did not end in time: that is a clean stop too.

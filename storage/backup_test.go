@@ -698,3 +698,42 @@ func TestKilledDuringBackup(t *testing.T) {
 		holds(t, dir, bodies)
 	}
 }
+
+// A repair of the original writes nothing into files that its backup has too.
+func TestRepairLeavesBackup(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	s := openStore(t, dir)
+	for n := range uint64(120) {
+		record(s, bytesOf(n, 200_000))
+	}
+	becomeDurable(t, s, 120)
+	if _, err := s.Backup(context.Background(), storage.BackupTo{Dir: to}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segment := filepath.Join("log", "000001")
+	f, err := os.OpenFile(filepath.Join(dir, segment), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, 100_000), 3_000_000); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	before, err := os.ReadFile(filepath.Join(to, segment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := storage.Repair(dir, func(string) {}); err != nil || done.Wrong == 0 || done.Left != 0 {
+		t.Fatal(done, err)
+	}
+	repaired, err := os.ReadFile(filepath.Join(dir, segment))
+	if err != nil || string(repaired) == string(before) {
+		t.Errorf("the repair changed nothing: %v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(to, segment)); err != nil || string(after) != string(before) {
+		t.Errorf("the repair changed the backup: %v", err)
+	}
+}

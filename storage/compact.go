@@ -324,18 +324,18 @@ func presentIndex(files Files) string {
 }
 
 // settleIndex ends a compaction that was broken off: with the index that has the name, or else with the former one.
-func (s *Store) settleIndex() error {
-	old := presentIndex(s.files) == indexOld
+func settleIndex(files Files) error {
+	old := presentIndex(files) == indexOld
 	if old {
-		if err := s.files.Rename(indexOld, indexName); err != nil {
+		if err := files.Rename(indexOld, indexName); err != nil {
 			return fmt.Errorf("take back the index from before it was compacted: %w", err)
 		}
-		if err := s.files.SyncDir("."); err != nil {
+		if err := files.SyncDir("."); err != nil {
 			return fmt.Errorf("sync data directory: %w", err)
 		}
 	}
 	for _, name := range []string{indexOld, indexCompact} {
-		if err := s.files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // an old one that stays might be taken back later
+		if err := files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // an old one that stays might be taken back later
 			return fmt.Errorf("remove %s of a compaction that was broken off: %w", name, err)
 		}
 	}

@@ -221,6 +221,9 @@ func TestCompactKilledAtEachStep(t *testing.T) {
 		t.Errorf("%d steps", len(watched.kept))
 	}
 	for step, at := range watched.kept {
+		if _, err := Verify(at, false, func(p string) { t.Errorf("%s, before a start: %s", step, p) }); err != nil {
+			t.Errorf("%s, before a start: %v", step, err)
+		}
 		s := openTest(t, at)
 		compareStates(t, stateOf(t, s), want)
 		if err := s.Close(); err != nil {

@@ -54,6 +54,9 @@ func Repair(dir string, report func(line string)) (done Repaired, err error) {
 }
 
 func (v *verifier) repair() (done Repaired, err error) {
+	if err := settleIndex(v.files); err != nil {
+		return done, fmt.Errorf("repair store: %w", err)
+	}
 	if err := migrations.Migrate(v.dir, slog.New(reportHandler(v.report)), lockName); err != nil {
 		return done, fmt.Errorf("repair store: %w", err)
 	}
@@ -226,10 +229,50 @@ func (r *repair) sizeOf(i int) uint64 {
 	return head.PrevEnd
 }
 
+// disown puts a copy in the place of a segment's file, which a backup may have under another name: what is written to it then is not written to the backup.
+func (r *repair) disown(name string) error {
+	from, err := r.files.OpenFile(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	size, err := from.Size()
+	if err != nil {
+		return err
+	}
+	fresh := name + unfinished
+	if err := r.files.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	to, err := r.files.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, io.NewSectionReader(from, 0, size))
+	if err == nil {
+		err = to.Sync()
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		return errors.Join(err, r.files.Remove(fresh))
+	}
+	from.Close()
+	path := func(name string) string { return filepath.Join(r.dir, filepath.FromSlash(name)) }
+	if err := os.Rename(path(fresh), path(name)); err != nil { // the one place where a file takes another's name: both are the same bytes
+		return err
+	}
+	return r.files.SyncDir("log")
+}
+
 // dig copies a damaged run aside and puts a hole in its place.
 func (r *repair) dig(run damagedRun) error {
 	const most = payloadMax / 2
 	i := slices.IndexFunc(r.spans, func(s segmentSpan) bool { return s.number == run.segment })
+	if err := r.disown(r.spans[i].file()); err != nil {
+		return err
+	}
 	f, err := r.files.OpenFile(r.spans[i].file(), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // dropStale moved it

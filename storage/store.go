@@ -170,7 +170,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return nil, err
 	}
-	if err := s.settleIndex(); err != nil {
+	if err := settleIndex(s.files); err != nil {
 		return nil, err
 	}
 	if err := s.makingRoom(func() error { return migrations.Migrate(s.dir, s.logger, lockName) }); err != nil {

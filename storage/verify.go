@@ -150,7 +150,7 @@ func (v *verifier) close() {
 }
 
 func (v *verifier) verify() error {
-	path := filepath.Join(v.dir, indexName)
+	path := filepath.Join(v.dir, presentIndex(v.files))
 	known := make(map[uint64]uint32)
 	err := readIndex(path, func(ix *index, tx *bbolt.Tx) error {
 		v.applied = ix.state.Applied
