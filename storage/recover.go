@@ -155,6 +155,7 @@ func (s *Store) incomingFiles() (map[uint64]bool, error) {
 // segmentSpan is a segment and how much of it counts.
 type segmentSpan struct {
 	number, end uint64
+	size        uint64 // of the file
 	generation  uint32
 	last        bool  // what follows its last whole record is a torn tail
 	damage      error // it is shorter than the next one says, or its head cannot be read
@@ -191,7 +192,7 @@ func logFiles(files Files, known map[uint64]uint32) (spans, others []segmentSpan
 		if err != nil {
 			return nil, nil, fmt.Errorf("list log: %w", err)
 		}
-		spans = append(spans, segmentSpan{number: number, generation: generation, end: uint64(info.Size())})
+		spans = append(spans, segmentSpan{number: number, generation: generation, end: uint64(info.Size()), size: uint64(info.Size())})
 	}
 	rank := func(s segmentSpan) uint64 {
 		if want, ok := known[s.number]; ok && want == s.generation {
@@ -336,6 +337,9 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 		}
 		end = position{span.number, at}
 	}
+	if err := s.cutTails(spans, end, applied); err != nil {
+		return nil, err
+	}
 	if !found {
 		s.logger.Error("the log is damaged: what was written is gone", "segment", applied.Segment, "to", applied.Offset)
 	}
@@ -345,6 +349,31 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 	}
 	s.log.start(end, max(newest, end.Segment))
 	return renames, nil
+}
+
+// cutTails cuts off what does not count at the ends of segments: torn records, and what was given up. Else it would count again once the next segment, which
+// says how much of this one does, is removed. What the index has of the last one stays, as it is damage if it does not end whole.
+func (s *Store) cutTails(spans []segmentSpan, end, applied position) error {
+	for _, span := range spans {
+		to := span.end
+		if span.last && end.Segment == span.number {
+			to = end.Offset
+		}
+		if to >= span.size || span.number == applied.Segment && to < applied.Offset {
+			continue
+		}
+		f, err := s.files.OpenFile(span.file(), os.O_RDWR)
+		if err != nil {
+			return fmt.Errorf("cut log segment %d: %w", span.number, err)
+		}
+		if err = f.Truncate(int64(to)); err == nil {
+			err = f.Sync()
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("cut log segment %d: %w", span.number, err)
+		}
+	}
+	return nil
 }
 
 // replaySegment takes the segment's records from an offset on into the index, and returns where they end.

@@ -201,6 +201,12 @@ func (r *repair) mendLog() error {
 		runs = slices.DeleteFunc(runs, func(x damagedRun) bool { return x.segment == run.segment && x.from >= run.from })
 		runs = append(runs, run)
 	}
+	if n := len(r.spans); n > 0 { // what the index had of the newest one is no torn tail
+		span := r.spans[n-1]
+		if end := r.ends[span.number]; r.applied.Segment == span.number && end < r.applied.Offset && end+frameSize <= span.size {
+			runs = append(runs, damagedRun{span.number, end, span.size})
+		}
+	}
 	for _, run := range runs {
 		if err := r.dig(run); err != nil {
 			return fmt.Errorf("mend log segment %d: %w", run.segment, err)

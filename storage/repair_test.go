@@ -35,7 +35,9 @@ type repairCase struct {
 	gone    uint64 // a deleted one, whose segment is there
 }
 
-func newRepairCase(t *testing.T) *repairCase {
+func newRepairCase(t *testing.T) *repairCase { return newRepairCaseOf(t, 9<<20) }
+
+func newRepairCaseOf(t *testing.T, size int) *repairCase {
 	t.Helper()
 	c := &repairCase{dir: t.TempDir(), kept: make(map[uint64]kept)}
 	s := openTest(t, c.dir)
@@ -65,9 +67,9 @@ func newRepairCase(t *testing.T) *repairCase {
 		}
 	}
 	record(5, 1000) // the same bytes again
-	c.large = record(100, 9<<20)
-	record(100, 9<<20) // and again
-	record(101, 5<<20)
+	c.large = record(100, size)
+	record(100, size) // and again
+	record(101, size/2)
 	for n := 41; n < 60; n++ {
 		record(n, 1000)
 		if n == 45 {
