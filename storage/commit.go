@@ -232,13 +232,13 @@ func (s *Store) applyThrough(end position) error {
 	if len(s.toApply) == 0 {
 		return nil
 	}
-	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove)
+	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove, s.dead...)
 	if err != nil {
 		_ = s.recoverIndex(err, end) // told by now
 		return err
 	}
 	s.committed(s.toApply)
-	s.toApply = nil
+	s.toApply, s.dead = nil, nil
 	s.unlink(gone)
 	s.cleaning.add(gone.sparse...)
 	s.retention.look()
@@ -287,6 +287,7 @@ func (s *Store) digestMissing(rec *record) {
 
 // unlink removes from disk what nothing names any more.
 func (s *Store) unlink(gone dropped) {
+	s.dead = append(s.dead, gone.pinned...)
 	for _, name := range gone.segments {
 		s.removeFile(name)
 	}

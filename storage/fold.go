@@ -36,6 +36,7 @@ type fold struct {
 type dropped struct {
 	segments []string // names of their files
 	chunks   []string // SHA-256
+	pinned   []uint64 // not dropped: of these segments nothing is live, and they may not be removed yet
 	sparse   []uint64 // not dropped: of these segments less than half is live by now
 }
 

@@ -128,6 +128,9 @@ func (f *fold) finish() error {
 		if s.sparse() && number < f.state.Applied.Segment {
 			f.dropped.sparse = append(f.dropped.sparse, number)
 		}
+		if f.mayRemove != nil && s.size > 0 && s.sealed && s.slots == 0 && number < f.state.Applied.Segment {
+			f.dropped.pinned = append(f.dropped.pinned, number)
+		}
 	}
 	if err := f.putChunks(); err != nil {
 		return err

@@ -100,6 +100,7 @@ type Store struct {
 	fresh        map[string]bool // chunks named since the index last took records
 	toApply      []*record
 	rebuildTo    position // up to where a partial index is to be made again
+	dead         []uint64 // segments of which nothing is live, to look at again: a session that was not in the index yet named them
 	rebuilt      bool     // the index was made again since the start: what it let go of meanwhile is not removed
 
 	lookedThrough bool // the index was, since a reader met damage
