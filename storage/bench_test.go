@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,6 +116,114 @@ func BenchmarkScan(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/sessions, "ns/row")
+		})
+	}
+}
+
+// captureSteadily records sessions with a response of 10 KB at a rate, until stop, and returns how long each took from its end to the index, and how many
+// there were.
+func captureSteadily(s *Store, perSecond int, stop <-chan struct{}) (waits []time.Duration, count int) {
+	type ended struct {
+		id uint64
+		at time.Time
+	}
+	var open []ended
+	body := noise(7, 10_000)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	begun := time.Now()
+	for {
+		select {
+		case <-stop:
+			return waits, count
+		case <-tick.C:
+		}
+		for ; count < int(time.Since(begun).Seconds()*float64(perSecond)); count++ {
+			copy(body, fmt.Sprint(count, " is not the same"))
+			r := s.Begin(Session{Method: "GET", Host: "example.com", Path: fmt.Sprint("/steady?", count), Timing: Timing{Started: time.Now()}})
+			r.Body(Response).Write(body)
+			r.Body(Response).Complete()
+			r.End(Done, "")
+			open = append(open, ended{r.ID(), time.Now()})
+		}
+		for len(open) > 0 && s.live.get(open[0].id) == nil {
+			waits = append(waits, time.Since(open[0].at))
+			open = open[1:]
+		}
+	}
+}
+
+func reportWaits(b *testing.B, waits []time.Duration) {
+	slices.Sort(waits)
+	for _, at := range []struct {
+		of   float64
+		name string
+	}{{0.5, "p50-ms"}, {0.99, "p99-ms"}, {1, "max-ms"}} {
+		if len(waits) > 0 {
+			b.ReportMetric(float64(waits[int(at.of*float64(len(waits)-1))].Microseconds())/1000, at.name)
+		}
+	}
+}
+
+// BenchmarkRetention records 1,000 sessions a second for 30 s, with a limit that keeps some 10 s of them and without, and tells how long after its end a session is in
+// the index.
+func BenchmarkRetention(b *testing.B) {
+	for _, limit := range []uint64{0, 128 << 20} {
+		b.Run(fmt.Sprintf("limit of %d MiB", limit>>20), func(b *testing.B) {
+			s := openTest(b, b.TempDir())
+			s.Retain(Limits{Bytes: limit})
+			most := uint64(0)
+			stop := make(chan struct{})
+			go func() {
+				for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+					if use, err := s.use(); err == nil {
+						most = max(most, use.sessions())
+					}
+				}
+				close(stop)
+			}()
+			waits, count := captureSteadily(s, 1000, stop)
+			b.ReportMetric(float64(count)/30, "sessions/s")
+			b.ReportMetric(float64(most)/(1<<20), "most-MiB")
+			reportWaits(b, waits)
+		})
+	}
+}
+
+// BenchmarkDeleteMany deletes 100,000 sessions while 1,000 a second are recorded, in commits of several sizes.
+func BenchmarkDeleteMany(b *testing.B) {
+	for _, step := range []int{250, 500, 1000, 2000} {
+		b.Run(fmt.Sprint("step ", step), func(b *testing.B) {
+			s := openTest(b, b.TempDir())
+			for n := range 100_000 {
+				r := s.Begin(Session{Method: "GET", Host: "example.com", Path: fmt.Sprint("/many?", n), Timing: Timing{Started: time.Now()}})
+				r.Body(Response).Write(fmt.Append(nil, "one of many: ", n))
+				r.Body(Response).Wait(b.Context())
+				r.End(Done, "")
+			}
+			waitDurable(b, s)
+			last := s.live.newest()
+			stop := make(chan struct{})
+			go func() {
+				defer close(stop)
+				begin := time.Now()
+				var longest time.Duration
+				for from := uint64(1); from <= last; from += uint64(step) {
+					ids := make([]uint64, 0, step)
+					for id := from; id < from+uint64(step) && id <= last; id++ {
+						ids = append(ids, id)
+					}
+					at := time.Now()
+					if _, err := s.deleteSome(b.Context(), ids, nil); err != nil {
+						b.Error(err)
+					}
+					longest = max(longest, time.Since(at))
+				}
+				b.ReportMetric(100_000/time.Since(begin).Seconds(), "deleted/s")
+				b.ReportMetric(float64(longest.Milliseconds()), "longest-ms")
+			}()
+			waits, _ := captureSteadily(s, 1000, stop)
+			reportWaits(b, waits)
 		})
 	}
 }
