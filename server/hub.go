@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"reflect"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ const (
 type hub struct {
 	store *storage.Store
 	now   func() time.Time
+
+	deletions *deletions
+
 	turns chan struct{} // for view.run
 
 	running sync.WaitGroup // run
@@ -35,8 +39,8 @@ type hub struct {
 	status LiveStatus
 }
 
-func newHub(store *storage.Store, now func() time.Time) *hub {
-	return &hub{store: store, now: now, turns: make(chan struct{}, scansAtOnce), conns: map[*liveConn]struct{}{}}
+func newHub(store *storage.Store, deletions *deletions, now func() time.Time) *hub {
+	return &hub{store: store, deletions: deletions, now: now, turns: make(chan struct{}, scansAtOnce), conns: map[*liveConn]struct{}{}}
 }
 
 // join adds a connection, which gets every change from here on. It reports false when there are too many.
@@ -50,7 +54,7 @@ func (h *hub) join(c *liveConn) bool {
 	if h.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		h.stop = cancel
-		h.status = LiveStatus{Type: "status", Store: storeOf(h.store.Status())}
+		h.status = LiveStatus{Type: "status", Store: storeOf(h.store.Status()), Deletions: h.deletions.list()}
 		feed := h.store.Subscribe() // here, so that the connection misses nothing
 		h.running.Go(func() { h.run(ctx, feed) })
 	}
@@ -132,10 +136,10 @@ func (h *hub) distribute(feed *storage.Feed, meter *meter) {
 
 // tell gives the store's status to the connections, where it changed.
 func (h *hub) tell(meter *meter) {
-	status := LiveStatus{Type: "status", Store: storeOf(h.store.Status())}
+	status := LiveStatus{Type: "status", Store: storeOf(h.store.Status()), Deletions: h.deletions.list()}
 	status.BytesPerSecond, status.SessionsPerSecond = meter.rates(h.now(), status.Store.LastID)
 	h.mu.Lock()
-	changed := status != h.status
+	changed := !reflect.DeepEqual(status, h.status)
 	h.status = status
 	h.mu.Unlock()
 	if changed {

@@ -63,4 +63,6 @@ type LiveStatus struct {
 	Store             Store   `json:"store"`
 	BytesPerSecond    float64 `json:"bytes_per_second" doc:"Body bytes forwarded, both ways."`
 	SessionsPerSecond float64 `json:"sessions_per_second" doc:"Sessions begun."`
+
+	Deletions []Deletion `json:"deletions,omitempty" nullable:"false" doc:"As in the status."`
 }

@@ -56,7 +56,10 @@ type Server struct {
 	guard   *guard
 	shares  *shares
 	live    *hub
-	http    http.Server
+
+	deletions *deletions
+
+	http http.Server
 
 	decoding  chan struct{} // holds one value for each body that is being decoded
 	inflating chan struct{} // and for each copy of decompressed messages that is being made
@@ -66,7 +69,7 @@ type Server struct {
 
 	ctx  context.Context // done when the server shuts down
 	stop context.CancelFunc
-	work sync.WaitGroup // live connections, which http.Server does not count
+	work sync.WaitGroup // live connections and deletions, which http.Server does not count
 }
 
 // New returns a Server that serves nothing yet.
@@ -97,7 +100,8 @@ func New(cfg Config) (*Server, error) {
 	s.decoding, s.inflating, s.stall = make(chan struct{}, maxDecoding), make(chan struct{}, maxInflating), stallTime
 	s.register()
 	s.guard = newGuard(cfg.Token, cfg.Control, cfg.AllowHosts, s.routes, s.shares, s.now)
-	s.live = newHub(s.store, s.now)
+	s.deletions = newDeletions(s.store, s.now)
+	s.live = newHub(s.store, s.deletions, s.now)
 	s.http = http.Server{
 		Handler:           s.guard,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -10,9 +10,6 @@ import (
 	"millpond/storage"
 )
 
-// deleteStep is about how many sessions are gathered before they are deleted, so that a filter that matches a million holds 80 KiB.
-const deleteStep = 1000
-
 type listInput struct {
 	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL, upper and lower case alike."`
 	Limit  int    `query:"limit" minimum:"0" maximum:"1000" default:"100"`
@@ -130,42 +127,6 @@ func (s *Server) deleteSession(ctx context.Context, in *idInput) (*answer[Delete
 		return nil, noSession()
 	}
 	return answerWith(Deleted{n}, nil)
-}
-
-type deleteInput struct {
-	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
-}
-
-func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[Deleted], error) {
-	matches, err := parseFilter(in.Filter)
-	if err != nil {
-		return nil, err
-	}
-	cutoff := s.store.Status().LastID // what begins from here on stays
-	if matches == nil {
-		n, err := s.store.DeleteThrough(ctx, cutoff)
-		if err != nil {
-			return nil, s.failed("delete the sessions", err)
-		}
-		return answerWith(Deleted{n}, nil)
-	}
-	var deleted Deleted
-	for before := cutoff + 1; before > 0; {
-		var ids []uint64
-		err := s.store.Find(0, before, true, matches, func(found []uint64, _, rest uint64) bool {
-			ids, before = append(ids, found...), rest
-			return len(ids) < deleteStep && ctx.Err() == nil
-		})
-		if err != nil {
-			return nil, s.failed("read the sessions", err)
-		}
-		n, err := s.store.Delete(ctx, ids)
-		if err != nil {
-			return nil, s.failed("delete the sessions", err)
-		}
-		deleted.Deleted += n
-	}
-	return answerWith(deleted, nil)
 }
 
 type annotateInput struct {

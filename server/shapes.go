@@ -188,6 +188,22 @@ type Deleted struct {
 	Deleted int `json:"deleted"`
 }
 
+// DeletionRequest says which sessions are to go.
+type DeletionRequest struct {
+	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
+}
+
+// Deletion is a deletion of many sessions that runs, waits for its turn, or failed.
+type Deletion struct {
+	ID      uint64    `json:"id"`
+	Filter  string    `json:"filter" doc:"Empty: every session."`
+	Done    uint64    `json:"done" doc:"Sessions deleted so far."`
+	Total   uint64    `json:"total,omitempty" doc:"How many there were at the start. Absent with a filter: nobody has counted."`
+	Started time.Time `json:"started"`
+	Running bool      `json:"running" doc:"False while it waits for one before it."`
+	Problem string    `json:"problem,omitempty" doc:"Why it ended early, for people."`
+}
+
 // Annotation is what people put on a session. A field left out stays as it is.
 type Annotation struct {
 	Pinned *bool   `json:"pinned,omitempty"`
@@ -238,6 +254,8 @@ type Status struct {
 	Authority Authority `json:"authority"`
 	Started   time.Time `json:"started"`
 	Store     Store     `json:"store"`
+
+	Deletions []Deletion `json:"deletions,omitempty" nullable:"false" doc:"The deletions of many sessions that have not ended, in their order."`
 
 	DurableUntil uint64 `json:"durable_until" doc:"As in store: every ended session up to this id is durable."`
 }

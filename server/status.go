@@ -36,7 +36,7 @@ func (s *Server) getStatus(context.Context, *struct{}) (*answer[Status], error) 
 	return answerWith(Status{
 		Version: s.cfg.Version, Proxy: s.cfg.Proxies[0].String(), ProxyAuth: s.cfg.ProxyAuth, Dashboard: s.cfg.Dashboard.String(),
 		Addresses: deviceAddresses(s.cfg.Proxies), Setup: SetupURL, CA: s.cfg.CAFile, Authority: s.authority(), Started: s.started,
-		Store: store, DurableUntil: store.DurableUntil,
+		Store: store, Deletions: s.deletions.list(), DurableUntil: store.DurableUntil,
 	}, nil)
 }
 

@@ -86,13 +86,21 @@ func (s *Store) has(id uint64) bool {
 }
 
 // DeleteThrough removes every session with an id up to cutoff, in steps. What was open then is dropped at its end, also if Millpond ends first.
+// Where ctx is done before, what is not deleted yet stays.
 func (s *Store) DeleteThrough(ctx context.Context, cutoff uint64) (int, error) {
 	cutoff = min(cutoff, s.live.newest())
+	count, err := s.deleteThrough(ctx, cutoff)
+	if err != nil {
+		return count, err // what is not deleted yet stays, also the open ones
+	}
 	for old := s.cutoff.Load(); old < cutoff && !s.cutoff.CompareAndSwap(old, cutoff); old = s.cutoff.Load() {
 	}
 	rec := &record{kind: recordReserved, ids: reservation{Through: s.reserved.Load(), Cutoff: s.cutoff.Load()}}
 	s.appendValue(rec, rec.ids)
-	count := 0
+	return count, s.commit()
+}
+
+func (s *Store) deleteThrough(ctx context.Context, cutoff uint64) (count int, err error) {
 	for {
 		ids := make([]uint64, 0, deleteStep)
 		err := s.Scan(0, cutoff+1, func(r *Row) bool {

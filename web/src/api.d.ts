@@ -25,6 +25,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/deletions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete as delete-sessions does, without a wait for the end
+         * @description The status, also that of the live connection, tells how far it is.
+         */
+        post: operations["start-deletion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/deletions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a deletion
+         * @description What is not gone yet stays. One that failed is no longer told of.
+         */
+        delete: operations["cancel-deletion"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/live": {
         parameters: {
             query?: never;
@@ -107,7 +147,7 @@ export interface paths {
         post?: never;
         /**
          * Delete the sessions that match a filter, or all
-         * @description What begins after the call is not touched. Sessions that are open are dropped at their end.
+         * @description What begins after the call is not touched. Sessions that are open are dropped at their end. It answers when all are gone; a caller that leaves before ends it, and what is not gone by then stays. One deletion runs at a time, the others wait.
          */
         delete: operations["delete-sessions"];
         options?: never;
@@ -579,6 +619,32 @@ export interface components {
             /** Format: int64 */
             deleted: number;
         };
+        Deletion: {
+            /**
+             * Format: int64
+             * @description Sessions deleted so far.
+             */
+            done: number;
+            /** @description Empty: every session. */
+            filter: string;
+            /** Format: int64 */
+            id: number;
+            /** @description Why it ended early, for people. */
+            problem?: string;
+            /** @description False while it waits for one before it. */
+            running: boolean;
+            /** Format: date-time */
+            started: string;
+            /**
+             * Format: int64
+             * @description How many there were at the start. Absent with a filter: nobody has counted.
+             */
+            total?: number;
+        };
+        DeletionRequest: {
+            /** @description Plain text: a part of the URL. Empty: every session. */
+            filter?: string;
+        };
         ErrorDetail: {
             /** @description Where the error occurred, e.g. 'body.items[3].tags' or 'path.thing-id' */
             location?: string;
@@ -682,6 +748,8 @@ export interface components {
              * @description Body bytes forwarded, both ways.
              */
             bytes_per_second: number;
+            /** @description As in the status. */
+            deletions?: components["schemas"]["Deletion"][];
             /**
              * Format: double
              * @description Sessions begun.
@@ -1079,6 +1147,8 @@ export interface components {
             ca: string;
             /** @description The dashboard's listener, host:port. */
             dashboard: string;
+            /** @description The deletions of many sessions that have not ended, in their order. */
+            deletions?: components["schemas"]["Deletion"][];
             /**
              * Format: int64
              * @description As in store: every ended session up to this id is durable.
@@ -1384,6 +1454,68 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Authority"];
                 };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "start-deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeletionRequest"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deletion"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "cancel-deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Error */
             default: {

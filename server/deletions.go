@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"millpond/storage"
+)
+
+const (
+	// maxDeletions bounds the deletions of many sessions that run, wait or failed at a time. One runs.
+	maxDeletions = 8
+
+	// deleteStep is how many sessions are deleted before a deletion's progress is told again.
+	deleteStep = 500
+)
+
+// deletions are the deletions of many sessions, in their order.
+type deletions struct {
+	store *storage.Store
+	now   func() time.Time
+	turn  chan struct{} // holds a value while one runs
+
+	mu   sync.Mutex
+	last uint64
+	all  []*deletion
+}
+
+// deletion is one of them. What is not set by start is under deletions.mu.
+type deletion struct {
+	Deletion
+	matches storage.URLMatch // nil: every session
+	cutoff  uint64           // what began after it stays
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+func newDeletions(store *storage.Store, now func() time.Time) *deletions {
+	return &deletions{store: store, now: now, turn: make(chan struct{}, 1)}
+}
+
+// start enters a deletion, which run does. An error is a Problem.
+func (d *deletions) start(ctx context.Context, filter string) (*deletion, error) {
+	matches, err := parseFilter(filter)
+	if err != nil {
+		return nil, err
+	}
+	status := d.store.Status()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.all) >= maxDeletions {
+		return nil, problem(http.StatusServiceUnavailable, "There are %d deletions already. Wait until one has ended, or cancel one.", maxDeletions)
+	}
+	d.last++
+	one := &deletion{Deletion: Deletion{ID: d.last, Filter: filter, Started: d.now().UTC()}, matches: matches, cutoff: status.LastID}
+	if matches == nil {
+		one.Total = status.Sessions
+	}
+	one.ctx, one.cancel = context.WithCancel(ctx)
+	d.all = append(d.all, one)
+	return one, nil
+}
+
+// run deletes, once those before have ended, and returns how many sessions went. It ends early with an error where it is cancelled.
+func (d *deletions) run(one *deletion) (int, error) {
+	select {
+	case d.turn <- struct{}{}:
+	case <-one.ctx.Done():
+		return 0, one.ctx.Err()
+	}
+	defer func() { <-d.turn }()
+	d.mu.Lock()
+	one.Running = true
+	d.mu.Unlock()
+	count := 0
+	var failed error
+	err := d.store.Find(0, one.cutoff+1, false, one.matches, func(ids []uint64, _, _ uint64) bool {
+		for step := range slices.Chunk(ids, deleteStep) {
+			n, err := d.store.Delete(one.ctx, step)
+			count += n
+			d.mu.Lock()
+			one.Done = uint64(count)
+			d.mu.Unlock()
+			if failed = err; err != nil {
+				return false
+			}
+		}
+		failed = one.ctx.Err()
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err == nil && one.matches == nil {
+		n, last := d.store.DeleteThrough(one.ctx, one.cutoff) // also what is so new that nothing tells of it yet
+		count, err = count+n, last
+	}
+	return count, err
+}
+
+// end forgets a deletion; with a problem it is kept, for people, until it is cancelled.
+func (d *deletions) end(one *deletion, problem string) {
+	one.cancel()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one.Running, one.Problem = false, problem; problem == "" {
+		d.all = slices.DeleteFunc(d.all, func(other *deletion) bool { return other == one })
+	}
+}
+
+// stop cancels a deletion, and reports whether there was one.
+func (d *deletions) stop(id uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.all, func(one *deletion) bool { return one.ID == id })
+	if i < 0 {
+		return false
+	}
+	if d.all[i].cancel(); d.all[i].Problem != "" {
+		d.all = slices.Delete(d.all, i, i+1)
+	}
+	return true
+}
+
+// list returns what there is.
+func (d *deletions) list() (all []Deletion) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.all {
+		all = append(all, one.Deletion)
+	}
+	return all
+}
+
+type deleteInput struct {
+	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
+}
+
+func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[Deleted], error) {
+	one, err := s.deletions.start(ctx, in.Filter)
+	if err != nil {
+		return nil, err
+	}
+	defer s.deletions.end(one, "")
+	n, err := s.deletions.run(one)
+	if err != nil {
+		return nil, s.failed("delete the sessions", err)
+	}
+	return answerWith(Deleted{n}, nil)
+}
+
+type startDeletionInput struct{ Body DeletionRequest }
+
+func (s *Server) startDeletion(_ context.Context, in *startDeletionInput) (*answer[Deletion], error) {
+	one, err := s.deletions.start(s.ctx, in.Body.Filter)
+	if err != nil {
+		return nil, err
+	}
+	shown := one.Deletion
+	s.work.Go(func() {
+		_, err := s.deletions.run(one)
+		problem := ""
+		if err != nil && one.ctx.Err() == nil {
+			s.log.Error("delete sessions", "err", err)
+			problem = err.Error()
+		}
+		s.deletions.end(one, problem)
+	})
+	return answerWith(shown, nil)
+}
+
+func (s *Server) cancelDeletion(_ context.Context, in *idInput) (*struct{}, error) {
+	if !s.deletions.stop(in.ID) {
+		return nil, problem(http.StatusNotFound, "There is no such deletion: it has ended.")
+	}
+	return nil, nil
+}
