@@ -222,7 +222,8 @@ func testBackupUnderLoad(t *testing.T, target func(*testing.T) string) {
 		r.End(storage.Failed, "the test is over")
 	})
 	for range 3 {
-		time.Sleep(300 * time.Millisecond)
+		more := s.Status().LastID + 30
+		becomeDurable(t, s, more)
 		until := s.Status().DurableUntil
 		want := make(map[uint64]string)
 		mu.Lock()
