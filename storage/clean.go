@@ -31,6 +31,8 @@ var (
 
 // cleaning is which segments are to be rewritten.
 type cleaning struct {
+	rewriting sync.Mutex // held while a segment is: one at a time, so that no two write one file
+
 	mu    sync.Mutex
 	todo  map[uint64]bool
 	later map[uint64]bool // tried, for the next time
@@ -177,6 +179,8 @@ func (r *rewriting) name() string { return generationName(r.number, r.generation
 // rewrite puts a segment's live records into a new file, moves the index over to it in one transaction, and removes the old one. Killed at any moment, the index
 // names the one or the other; a rebuilding takes the newer. It does nothing where worth says so.
 func (s *Store) rewrite(ctx context.Context, number uint64, worth func(*segmentRow) bool) error {
+	s.cleaning.rewriting.Lock()
+	defer s.cleaning.rewriting.Unlock()
 	r, err := s.planRewriting(number, worth)
 	if r == nil || err != nil {
 		return err
@@ -412,7 +416,7 @@ func (f *fold) rewritten(r *rewriting) error {
 	return f.removeGraves()
 }
 
-// CleanLog rewrites every log segment of which more than a thirty-second is not live, whatever that costs. It is for a store that nobody else uses.
+// CleanLog rewrites every log segment of which more than a thirty-second is not live, whatever that costs.
 func (s *Store) CleanLog(ctx context.Context) error {
 	known, err := s.index.generations()
 	if err != nil {

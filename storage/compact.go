@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	compactAbove = 8 << 20 // bytes; a smaller index is not worth compacting at a stop
+	compactAbove = 1 << 20 // bytes; a smaller index is not worth compacting at a stop
 	compactBatch = 8 << 20 // bytes that a transaction of the copy holds in memory
 )
 
