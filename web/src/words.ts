@@ -1,7 +1,8 @@
 // What states and flags mean, in words.
 
+import { formatBytes, formatDay, formatDuration, formatNumberOf, formatTime } from "./format";
 import { readable } from "./text/wire";
-import type { GoAway, Message, Session, Summary } from "./types";
+import type { GoAway, Message, Retention, Session, Summary } from "./types";
 
 /** How a session ended, or that it has not. */
 export const stateWords: Record<Summary["state"], string> = {
@@ -97,4 +98,20 @@ export function story(session: Session): string {
 	if (session.state === "open") return `${where} answered ${session.status}, and its answer is still arriving.`;
 	if (session.state === "done") return `${where} answered ${session.status}, and everything arrived.`;
 	return `${where} answered ${session.status}, and the exchange ended early.`;
+}
+
+/** What the limits on how much is kept are, and what they do now. */
+export function limitsOf(retention: Retention): string {
+	const { max_bytes, max_age, max_sessions, next_started, stuck, short } = retention;
+	const limits = [
+		max_bytes ? `up to ${formatBytes(max_bytes)}` : "",
+		max_age ? `for ${formatDuration(max_age * 1000)}` : "",
+		max_sessions ? `up to ${formatNumberOf(max_sessions, "session")}` : "",
+	].filter(Boolean);
+	if (limits.length === 0) return "All sessions are kept.";
+	const parts = [`Sessions are kept ${limits.join(", ")}: the oldest go first, pinned and shared ones stay.`];
+	if (stuck) parts.push("The limit is exceeded and nothing may go: what is left is pinned, shared, open or newest.");
+	else if (next_started) parts.push(`Next would go one of ${`${formatDay(next_started)} ${formatTime(next_started).slice(0, 5)}`.trim()}.`);
+	if (short) parts.push("The disk cannot hold as much as the limit: it is full before.");
+	return parts.join(" ");
 }

@@ -6,7 +6,7 @@ import type { OutboundSettings } from "../types";
 import { Modal } from "../ui/Modal";
 import styles from "./SettingsDialog.module.css";
 
-/** How servers are reached, and what is set about hosts. What the start set is shown, and cannot be changed here. */
+/** How servers are reached, what is set about hosts, and how much is kept. What the start set is shown, and cannot be changed here. */
 export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onClose: () => void }) {
 	const { settings, problem } = useStore(outbound.state);
 	useEffect(() => {
@@ -20,6 +20,7 @@ export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onCl
 			</p>
 			{settings && (
 				<>
+					<Limits outbound={outbound} settings={settings} />
 					<Hosts outbound={outbound} list="passthrough" settings={settings} title="Pass through unread">
 						For clients that accept only certificates they know, and for what is nobody's business.
 					</Hosts>
@@ -106,6 +107,34 @@ function Entry(props: { outbound: Outbound; name: string; from: string; children
 			)}
 			<Problem text={problem} />
 		</li>
+	);
+}
+
+const limits = { max_bytes: "disk", max_age: "time", max_sessions: "sessions" };
+type Limit = keyof typeof limits;
+const limitNames = Object.keys(limits) as Limit[];
+
+function Limits({ outbound, settings }: Part) {
+	const free = limitNames.filter((each) => settings[each].from === "default" || settings[each].from === "dashboard");
+	return (
+		<Section
+			outbound={outbound}
+			title="How much is kept"
+			hint="Beyond a limit the oldest sessions are deleted for good, but for pinned and shared ones. A size as 50GiB, a time as 7d or 36h, a number of sessions, or none."
+			entries={limitNames.map((each) => (
+				<Entry outbound={outbound} key={each} name={`${limits[each]}: ${settings[each].value}`} from={settings[each].from} onRemove={() => outbound.change({ [each]: "" })} />
+			))}
+			{...(free.length > 0 && { add: (form: FormData) => outbound.change({ [text(form, "limit")]: text(form, "value") }), action: "Set" })}
+		>
+			<select name="limit" aria-label="Limit">
+				{free.map((each) => (
+					<option key={each} value={each}>
+						{limits[each]}
+					</option>
+				))}
+			</select>
+			<input name="value" aria-label="How much" placeholder="50GiB" required maxLength={100} spellCheck={false} autoCapitalize="off" />
+		</Section>
 	);
 }
 

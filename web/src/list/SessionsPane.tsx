@@ -3,6 +3,7 @@ import { Virtual } from "../scroll/Virtual";
 import { visibleRows } from "../scroll/geometry";
 import type { Dashboard } from "../state/dashboard";
 import { useStore } from "../state/store";
+import { Deletions } from "./Deletions";
 import { Empty } from "./Empty";
 import { Row } from "./Row";
 import styles from "./SessionsPane.module.css";
@@ -45,6 +46,7 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 					{complaint}
 				</p>
 			)}
+			<Deletions dashboard={dashboard} />
 			<div
 				id="sessions"
 				className={`framed ${styles.grid} ${scrolls ? styles.scrolls : ""} ${empty ? styles.nothing : ""}`}

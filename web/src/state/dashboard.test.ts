@@ -65,8 +65,15 @@ describe("deleting", () => {
 	});
 
 	test("all, or all that match, and closes the inspector", async () => {
-		server.json("DELETE /api/sessions", () => ({ deleted: 3 }));
-		server.json("DELETE /api/sessions?filter=a%26b", () => ({ deleted: 1 }));
+		const asked: unknown[] = [];
+		server.on("POST /api/deletions", (request, response) => {
+			let text = "";
+			request.on("data", (piece) => (text += piece));
+			request.on("end", () => {
+				asked.push(JSON.parse(text));
+				response.writeHead(202, { "Content-Type": "application/json" }).end("{}");
+			});
+		});
 		server.json("GET /api/sessions/1", () => ({ id: 1, request: { body: {} }, response: { body: {} } }));
 		dashboard.list.select(0);
 		dashboard.inspect();
@@ -75,7 +82,15 @@ describe("deleting", () => {
 		await dashboard.deleteAll("");
 		expect(dashboard.inspecting.get()).toBe(false);
 		expect(dashboard.session.state.get().id).toBeUndefined();
-		expect(server.requests.slice(1)).toEqual(["DELETE /api/sessions?filter=a%26b", "DELETE /api/sessions"]);
+		expect(asked).toEqual([{ filter: "a&b" }, {}]);
+	});
+
+	test("many, and is cancelled, which is no mistake where it has ended", async () => {
+		server.json("DELETE /api/deletions/4", () => ({}));
+		await dashboard.cancelDeletion(4);
+		await dashboard.cancelDeletion(5);
+		expect(server.requests).toEqual(["DELETE /api/deletions/4", "DELETE /api/deletions/5"]);
+		expect(dashboard.complaint.get()).toBe("");
 	});
 
 	test("what does not work says why, until the next attempt", async () => {

@@ -1,5 +1,5 @@
 import { type Api, explain, Problem } from "../client";
-import type { Authority, LiveStatus, Status } from "../types";
+import type { Authority, Deletion, LiveStatus, Status } from "../types";
 import { SessionList } from "./list";
 import { Live } from "./live";
 import { Outbound } from "./outbound";
@@ -124,12 +124,23 @@ export class Dashboard {
 		});
 	}
 
-	/** Deletes every session that matches the filter; every one where it is empty. */
+	/** Begins to delete every session that matches the filter; every one where it is empty. The status tells how far that is. */
 	async deleteAll(filter: string): Promise<void> {
 		await this.attempt(async () => {
-			await this.api.delete("sessions", filter === "" ? {} : { filter });
+			await this.api.post<Deletion>("deletions", filter === "" ? {} : { filter });
 			this.list.unselect();
 			this.closeInspector();
+		});
+	}
+
+	/** Ends a deletion, or the notice of one that failed. One that ended by itself meanwhile is no mistake. */
+	async cancelDeletion(id: number): Promise<void> {
+		await this.attempt(async () => {
+			try {
+				await this.api.delete(`deletions/${id}`);
+			} catch (error) {
+				if (!(error instanceof Problem && error.status === 404)) throw error;
+			}
 		});
 	}
 
