@@ -1,0 +1,37 @@
+// How much is kept: what the footer tells, and the limits in the dialog.
+
+import { expect, test } from "./fixtures.ts";
+
+for (const theme of ["light", "dark"] as const) {
+	test(`the footer tells how much is kept, and the dialog limits it, ${theme}`, async ({ dashboard, device, millpond, origin }, info) => {
+		await dashboard.emulateMedia({ colorScheme: theme });
+		const foot = dashboard.getByRole("contentinfo");
+		await expect(foot).toContainText(/kept.*of 21\.5 GB/);
+		for (let i = 0; i < 6; i++) await device.goto(origin.url("http", `/json/a?count=${i}`));
+		await expect.poll(async () => (await millpond.sessions("/json/")).length).toBe(6);
+		const pinned = (await millpond.sessions("/json/")).at(-1)?.id ?? 0;
+		await millpond.call(`/api/sessions/${pinned}`, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: '{"pinned":true}' });
+
+		await dashboard.getByRole("button", { name: "Settings" }).click();
+		const limits = dashboard.getByRole("region", { name: "How much is kept" });
+		const set = async (limit: string, value: string) => {
+			await limits.getByRole("combobox", { name: "Limit" }).selectOption(limit);
+			await limits.getByRole("textbox", { name: "How much" }).fill(value);
+			await limits.getByRole("button", { name: "Set" }).click();
+		};
+		await set("disk", "1MB");
+		await expect(limits.getByRole("alert")).toContainText("100MiB is the least");
+		await set("disk", "500MB");
+		await expect(limits.getByText("disk: 500MB")).toBeVisible();
+		await set("sessions", "2");
+		await expect(limits.getByText("sessions: 2")).toBeVisible();
+		await info.attach("the dialog", { body: await dashboard.screenshot(), contentType: "image/png" });
+		await expect.poll(async () => (await millpond.sessions("")).length).toBe(2);
+		expect((await millpond.sessions("")).at(-1)?.id).toBe(pinned);
+		await limits.getByRole("button", { name: "Remove sessions: 2" }).click();
+		await expect(limits.getByText("sessions: none")).toBeVisible();
+		await dashboard.keyboard.press("Escape");
+		await expect(foot).toContainText(/kept.*of 500 MB/);
+		await expect(foot.getByTitle(/Sessions are kept up to 500 MB.*the oldest go first/)).toBeVisible();
+	});
+}
