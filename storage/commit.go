@@ -209,6 +209,13 @@ func (s *Store) nameChunks() error {
 
 func (s *Store) rename(from, to string) error {
 	err := s.files.Rename(from, to)
+	if errors.Is(err, fs.ErrExist) { // of no body any more, as the index says: it could not be removed, or was not
+		s.handles.drop(to)
+		if err := s.files.Remove(to); err != nil {
+			return err
+		}
+		err = s.files.Rename(from, to)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := s.files.Mkdir(path.Dir(to)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -12,8 +13,15 @@ import (
 // three times as long, and deleting no faster.
 const deleteStep = 500
 
+// errPartial is a deletion that would miss what is to be deleted.
+var errPartial = errors.New("the list of sessions is being made again from the log: try again in a moment")
+
 // Delete removes sessions; the open among them are dropped at their end. It returns how many there were.
+// While the index is being made again it is an error, also for no ids: they may have been looked for where they are missing.
 func (s *Store) Delete(ctx context.Context, ids []uint64) (int, error) {
+	if s.index.partial.Load() {
+		return 0, fmt.Errorf("delete sessions: %w", errPartial)
+	}
 	count := 0
 	for len(ids) > 0 {
 		step := ids[:min(len(ids), deleteStep)]
@@ -102,6 +110,9 @@ func (s *Store) DeleteThrough(ctx context.Context, cutoff uint64) (int, error) {
 
 func (s *Store) deleteThrough(ctx context.Context, cutoff uint64) (count int, err error) {
 	for {
+		if s.index.partial.Load() {
+			return count, fmt.Errorf("delete sessions: %w", errPartial)
+		}
 		ids := make([]uint64, 0, deleteStep)
 		err := s.Scan(0, cutoff+1, func(r *Row) bool {
 			ids = append(ids, r.ID)

@@ -436,3 +436,23 @@ func TestIndexMadeAgainFromALogThatCannotBeReadNow(t *testing.T) {
 	check(after)
 	verify(t, after, copied)
 }
+
+// TestChunkThatCouldNotBeRemovedIsReplaced: the file of a deleted body stays, and a body of the same content comes again.
+func TestChunkThatCouldNotBeRemovedIsReplaced(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	body := bytesOf(1, 5<<20)
+	r := record(s, body)
+	eventually(t, "it is durable", durable(s, r.ID()))
+	disk.Fail(storagetest.Remove, syscall.EIO)
+	if n, err := s.Delete(t.Context(), []uint64{r.ID()}); n != 1 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "chunks", "*", "*")); len(left) == 0 || err != nil {
+		t.Fatalf("no chunk is left: %v", err)
+	}
+	disk.Heal()
+	r = record(s, body)
+	eventually(t, "it is durable", durable(s, r.ID()))
+	checkRead(t, s, r.ID(), body)
+	verify(t, s, dir)
+}

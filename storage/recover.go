@@ -479,16 +479,17 @@ func (s *Store) rebuildIndex(damage error, end position) error {
 	}
 	s.rebuilt, s.lookedThrough = true, true
 	aside := ""
+	s.rebuildTo = end
+	s.index.partial.Store(true)
 	err := s.index.renew(s.dir, func() (err error) {
 		aside, err = s.setIndexAside(damage)
 		return err
 	})
 	if err != nil {
+		s.index.partial.Store(false)
 		return err
 	}
 	s.salvage(aside)
-	s.rebuildTo = end
-	s.index.partial.Store(true)
 	return s.finishIndex()
 }
 

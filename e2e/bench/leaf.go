@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+
+	"millpond/e2e/harness"
 )
 
 // How many names get a leaf: as many as TestManyHosts has, or a few where it is only to be seen that it runs.
@@ -34,5 +36,5 @@ func measureLeaves(ctx context.Context, names int) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%s. %s names.\n\n| promise | target | measured | 99th percentile | |\n|---|---:|---:|---:|---|\n"+
-		"| a leaf for a new name, median | < 1 ms | %.2f ms | %.1f ms | %s |\n", machine(ctx), grouped(float64(names)), median, p99, verdict(median < 1)), nil
+		"| a leaf for a new name, median | < 1 ms | %.2f ms | %.1f ms | %s |\n", harness.Machine(ctx), grouped(float64(names)), median, p99, verdict(median < 1)), nil
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"millpond/e2e/harness"
 )
 
 // roles are what a process of this program can be. Each says on standard output where it listens, and ends with its context.
@@ -67,7 +69,7 @@ func measure(ctx context.Context, args []string, out io.Writer) error {
 		if *write == "" {
 			return nil
 		}
-		return insert(*write, name, text)
+		return harness.Insert(*write, name, text)
 	}
 	if everything || *leaves {
 		text, err := measureLeaves(ctx, names)

@@ -67,7 +67,7 @@ func runMillion(ctx context.Context, args []string, out io.Writer) error {
 	}
 	fmt.Fprint(out, text)
 	if *write != "" {
-		return insert(*write, "million", text)
+		return harness.Insert(*write, "million", text)
 	}
 	return nil
 }
@@ -671,7 +671,7 @@ func median(took []time.Duration) time.Duration {
 func (m *million) markdown(ctx context.Context) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s. %s sessions with %.1f GB of bodies, made in %.0f s; paths and queries have %.0f bytes on average. Captured beside it: %d sessions a second for %s. Medians of %d, and of %d beside it.\n\n",
-		machine(ctx), grouped(float64(m.sessions)), float64(m.made.Bytes)/1e9, m.made.Seconds, float64(m.made.URLBytes)/float64(m.sessions), m.rate, m.time, m.repeats, (m.repeats+2)/3)
+		harness.Machine(ctx), grouped(float64(m.sessions)), float64(m.made.Bytes)/1e9, m.made.Seconds, float64(m.made.URLBytes)/float64(m.sessions), m.rate, m.time, m.repeats, (m.repeats+2)/3)
 	b.WriteString("| what | target | alone, on one processor | processor time of that | while sessions are captured | |\n|---|---:|---:|---:|---:|---|\n")
 	for _, f := range m.rows {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", f.what, f.target, f.alone, f.cpu, f.busy, f.met)

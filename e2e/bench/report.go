@@ -1,14 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
 	"millpond/e2e/harness"
 )
@@ -162,25 +157,6 @@ func (c *cell) line() string {
 	return text
 }
 
-// machine tells when and on what the figures were measured.
-func machine(ctx context.Context) string {
-	processor := runtime.GOARCH
-	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(info)) {
-			if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-				processor = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	commit := "unknown commit"
-	if out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output(); err == nil {
-		commit = "commit " + strings.TrimSpace(string(out))
-	}
-	return fmt.Sprintf("Measured on %s at %s: %d × %s, %s, %s",
-		time.Now().UTC().Format("2 January 2006"), commit, runtime.NumCPU(), processor, runtime.GOOS, runtime.Version())
-}
-
 func bytesText(n int64) string {
 	if n >= 1<<30 && n%(1<<30) == 0 {
 		return fmt.Sprintf("%d GiB", n>>30)
@@ -195,19 +171,4 @@ func grouped(f float64) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%s,%03d", grouped(float64(n/1_000)), n%1_000)
-}
-
-// insert puts the text between the marks of the Markdown file that name it: "figures", "leaves", "million" or "syncs". The first also says how it is made.
-func insert(path, name, text string) error {
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(old), "<!-- "+name+": ")
-	made, rest, _ := strings.Cut(rest, "\n")
-	_, after, ends := strings.Cut(rest, "<!-- end of "+name+" -->")
-	if !found || !ends {
-		return fmt.Errorf("write figures into %s: it has no place for them", path)
-	}
-	return os.WriteFile(path, []byte(before+"<!-- "+name+": "+made+"\n\n"+text+"\n<!-- end of "+name+" -->"+after), 0o644)
 }

@@ -92,7 +92,7 @@ func (r *runner) run(ctx context.Context) (*report, error) {
 	}
 	defer r.origin.stop()
 
-	found := &report{runner: r, machine: machine(ctx)}
+	found := &report{runner: r, machine: harness.Machine(ctx)}
 	for _, protocol := range harness.Protocols {
 		for _, s := range subjects {
 			if !r.wants(s, protocol) {

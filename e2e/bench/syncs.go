@@ -48,7 +48,7 @@ func runSyncs(ctx context.Context, args []string, out io.Writer) error {
 	}
 	fmt.Fprint(out, text)
 	if *write != "" {
-		return insert(*write, "syncs", text)
+		return harness.Insert(*write, "syncs", text)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (s *syncs) run(ctx context.Context) (text string, err error) {
 	defer s.origin.Close()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s. %d requests a second for %v, 10,000 bytes each; and bodies of %s at %d MB/s, one after the other, which take %.1f s from an origin that is alone.\n\n",
-		machine(ctx), syncsRate, s.time, bytesText(syncsSize), syncsPerSec>>20, float64(syncsSize)/syncsPerSec)
+		harness.Machine(ctx), syncsRate, s.time, bytesText(syncsSize), syncsPerSec>>20, float64(syncsSize)/syncsPerSec)
 	b.WriteString("| a sync takes | small request, median ms | p99 ms | most ms | large body, s | longest pause in it, ms | syncs |\n|---|---:|---:|---:|---:|---:|---:|\n")
 	var first *syncsFound
 	for i, delay := range []time.Duration{0, 200 * time.Millisecond, 0} {

@@ -260,7 +260,7 @@ func (c *checker) messages(e *exchange, s *summary, faulty bool) error {
 			return nil // that messages follow was not kept
 		}
 		if code != http.StatusOK {
-			return fmt.Errorf("messages: answered %d", code)
+			return fmt.Errorf("messages: answered %d; it is %s, %d were back, it began %v before the end of the program", code, s.State, len(e.echoed), e.fate.at.Sub(e.asked))
 		}
 		all = append(all, list.Messages...)
 		if len(list.Messages) < 500 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,29 @@ func (f *figures) line() string {
 		f.exchanges.Load(), f.sessions.Load(), float64(f.bytes.Load())/1e6, f.deleted.Load(), f.noted.Load(), f.killLoss, f.youngest.Round(time.Millisecond), f.powerLoss.Round(time.Millisecond))
 }
 
-func (r *result) markdown() string { return r.line() + "\n" }
-
-func insert(path, text string) error { return nil }
+// markdown tells what was done, for docs/reliability.md.
+func (r *result) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s; it ran for %v, seed %d: `npm run torture -- --kills %d --power %d --faults %d`.\n\n", r.machine, r.took.Round(time.Second), r.plan.seed, r.plan.kills, r.plan.power, r.plan.faults)
+	b.WriteString("| what | figure |\n|---|---:|\n")
+	row := func(what string, figure any) { fmt.Fprintf(&b, "| %s | %v |\n", what, figure) }
+	row("SIGKILL under load, at a random moment", r.kills.Load())
+	row("SIGKILL at a chosen system call", r.killsTraced.Load())
+	row("SIGKILL while it starts", r.killsStarting.Load())
+	row("power cuts", r.powerCuts.Load())
+	row("faults of the disk under load", r.faults.Load())
+	row("index removed, cut short or overwritten before a start", r.indexes.Load())
+	row("exchanges that clients made to their end", r.exchanges.Load())
+	row("sessions reported durable before an end", r.durables.Load())
+	row("sessions deleted, pinned or noted and acknowledged", fmt.Sprintf("%d, %d", r.deleted.Load(), r.noted.Load()))
+	row("sessions compared after a restart", r.sessions.Load())
+	row("bytes of bodies compared", fmt.Sprintf("%.1f GB", float64(r.bytes.Load())/1e9))
+	row("the most that a SIGKILL took of an open body (1 MiB is promised), bytes", r.killLoss)
+	row("the longest that a session had ended which a SIGKILL left interrupted (100 ms are promised, on a machine that is not late itself)", r.youngest.Round(time.Millisecond))
+	row("the most that a power cut took of an open body (5 s are promised, and the syncs)", r.powerLoss.Round(time.Millisecond))
+	row("**violations**", fmt.Sprintf("**%d**", len(r.violations)))
+	for _, why := range r.notRun {
+		fmt.Fprintf(&b, "\nNot run: %s\n", why)
+	}
+	return b.String()
+}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ type plan struct {
 	most   time.Duration // the kills and power cuts end then
 	slack  time.Duration
 	only   string
+	fault  string
 	short  bool // only some of the faults
 	keep   string
 	log    func(format string, args ...any)
@@ -55,6 +57,7 @@ func torture(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&p.faults, "faults", 2, "how often each fault of a disk is tried")
 	flags.DurationVar(&p.most, "for", 2*time.Hour, "end early after so long")
 	flags.StringVar(&p.only, "only", "", "one part of it: power, fault, full or kill")
+	flags.StringVar(&p.fault, "fault", "", "only the faults whose name holds this")
 	flags.StringVar(&p.keep, "keep", "", "copy a data directory that is wrong into this directory")
 	write := flags.String("write", "", "put the figures into this Markdown file, between its marks")
 	if err := flags.Parse(args); err != nil {
@@ -67,7 +70,7 @@ func torture(ctx context.Context, args []string, out io.Writer) error {
 	text := r.markdown()
 	fmt.Fprint(out, text)
 	if *write != "" {
-		if err := insert(*write, text); err != nil {
+		if err := harness.Insert(*write, "torture", text); err != nil {
 			return err
 		}
 	}
@@ -96,13 +99,14 @@ type result struct {
 	plan       plan
 	began      time.Time
 	took       time.Duration
+	machine    string
 	notRun     []string
 	violations []string
 }
 
 // run does what the plan says. Its violations are in the result; an error is what kept it from going on.
 func (p *plan) run(ctx context.Context) (*result, error) {
-	r := &result{plan: *p, began: time.Now()}
+	r := &result{plan: *p, began: time.Now(), machine: harness.Machine(ctx)}
 	dir, err := os.MkdirTemp(p.dir, "torture-")
 	if err != nil {
 		return nil, err
@@ -123,7 +127,7 @@ func (p *plan) run(ctx context.Context) (*result, error) {
 
 	in := func(name string, n uint64) *world {
 		return &world{
-			name: name, short: p.short, binary: p.binary, dir: filepath.Join(dir, name), args: []string{"--upstream-ca", ca}, origin: origin, seed: p.seed + n,
+			name: name, short: p.short, fault: p.fault, binary: p.binary, dir: filepath.Join(dir, name), args: []string{"--upstream-ca", ca}, origin: origin, seed: p.seed + n,
 			most: 150 << 20, slack: p.slack, ledger: newLedger(), figures: &r.figures, log: p.log, random: rand.New(rand.NewPCG(p.seed, n)),
 		}
 	}
@@ -263,6 +267,9 @@ func (w *world) failAll(ctx context.Context, n int) error {
 	}
 	for round := range n {
 		for _, what := range some {
+			if !strings.Contains(what, w.fault) {
+				continue
+			}
 			if ctx.Err() != nil || w.broken() {
 				return nil
 			}

@@ -24,6 +24,7 @@ type world struct {
 	seed    uint64
 	most    int64         // bytes: where there are more, the oldest sessions are deleted
 	short   bool          // as in plan
+	fault   string        // as in plan
 	slack   time.Duration // within which what had ended may be lost; 0: 100 ms, and what this machine is late
 	ledger  *ledger
 	figures *figures
