@@ -32,18 +32,6 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// counted counts what is written to a connection.
-type counted struct {
-	net.Conn
-	n atomic.Int64
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.n.Add(int64(n))
-	return n, err
-}
-
 // A client with windows of 64 KB that stops reading a body of 300 MB holds upstream back, and nothing piles up.
 func TestUnreadBodyHoldsUpstreamBack(t *testing.T) {
 	r := greeted(t, nil, nil, nil)
@@ -179,21 +167,14 @@ func TestStalledClientDoesNotStallItsOwnFrames(t *testing.T) {
 	r.upstream.wantStart("WINDOW_UPDATE 0")
 	r.client.headers(1, false, get)
 	r.upstream.want("HEADERS 1 " + get)
-	conn := &counted{Conn: r.upstream.conn}
+	conn := &gauge{Conn: r.upstream.conn}
 	r.upstream.headers(1, false, ":status=200")
 	go func() { // more than all the sockets hold
 		fr := http2.NewFramer(conn, nil)
 		for fr.WriteData(1, false, make([]byte, 16384)) == nil {
 		}
 	}()
-	last := int64(-1)
-	eventually(t, "upstream to be held back", func() bool {
-		now := conn.n.Load()
-		stands := now == last && now > 0
-		last = now
-		time.Sleep(50 * time.Millisecond)
-		return stands
-	})
+	untilStuck(t, conn, r.sockets[Request])
 	for i := range 100 {
 		r.client.fr.WriteData(1, false, []byte("x"))
 		r.client.fr.WritePing(false, [8]byte{byte(i)})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type rig struct {
 	relay            *relay
 	client, upstream *end
+	sockets          [2]*gauge // the relay's: towards the client, and upstream
 	watch            *watch
 	result           chan error
 	cancel           context.CancelCauseFunc
@@ -40,6 +42,41 @@ func newEnd(t testing.TB, name string, conn net.Conn) *end {
 	e.fr.AllowIllegalWrites, e.fr.AllowIllegalReads = true, true
 	e.enc = hpack.NewEncoder(&e.block)
 	return e
+}
+
+// gauge tells what its connection's owner is at.
+type gauge struct {
+	net.Conn
+	written atomic.Int64 // bytes
+	writing atomic.Bool  // a write has not returned
+}
+
+func (g *gauge) Write(p []byte) (int, error) {
+	g.writing.Store(true)
+	n, err := g.Conn.Write(p)
+	g.written.Add(int64(n))
+	g.writing.Store(false)
+	return n, err
+}
+
+func (g *gauge) CloseWrite() error { return g.Conn.(*net.TCPConn).CloseWrite() }
+
+// untilStuck waits until all of them are in a write, and none goes on, because nobody reads what they write.
+func untilStuck(t testing.TB, gauges ...*gauge) {
+	t.Helper()
+	last, same := int64(-1), 0
+	eventually(t, "writes that stand", func() bool {
+		now, stand := int64(0), true
+		for _, g := range gauges {
+			now += g.written.Load()
+			stand = stand && g.writing.Load()
+		}
+		if same++; now != last || !stand {
+			last, same = now, 0
+		}
+		time.Sleep(20 * time.Millisecond)
+		return same == 10
+	})
 }
 
 // tcpPair returns the two ends of a loopback connection.
@@ -71,14 +108,15 @@ func newRig(t testing.TB, hook func(*seen) Exchange) *rig {
 	t.Helper()
 	client, fromClient := tcpPair(t)
 	toUpstream, upstream := tcpPair(t)
+	sockets := [2]*gauge{{Conn: fromClient}, {Conn: toUpstream}}
 	r := &rig{
-		client: newEnd(t, "client", client), upstream: newEnd(t, "upstream", upstream),
+		client: newEnd(t, "client", client), upstream: newEnd(t, "upstream", upstream), sockets: sockets,
 		watch: &watch{hook: hook, changed: make(chan struct{}, 1)}, result: make(chan error, 1),
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	r.relay = newRelay(Config{
-		Client: Conn{Conn: fromClient}, Upstream: Conn{Conn: toUpstream}, Handler: r.watch,
+		Client: Conn{Conn: sockets[0]}, Upstream: Conn{Conn: sockets[1]}, Handler: r.watch,
 		TempDir: t.TempDir(), MaxStreams: 200, narrowTime: time.Second,
 	})
 	go func() { r.result <- r.relay.run(ctx) }()
