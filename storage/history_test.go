@@ -1,0 +1,246 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// history is a random one of a store, and what it is to hold.
+type history struct {
+	random *rand.Rand
+	s      *Store
+	open   []*Recording
+	bodies map[uint64][]byte // of what was not deleted
+	gone   []uint64
+	stale  string // an index from before
+}
+
+func (h *history) start(t *testing.T, dir string) {
+	t.Helper()
+	h.s = openTest(t, dir)
+	smallSegments(h.s)
+}
+
+// anyID is one of the sessions that there are; 0 where there are none.
+func (h *history) anyID() uint64 {
+	if len(h.bodies) == 0 {
+		return 0
+	}
+	ids := make([]uint64, 0, len(h.bodies))
+	for id := range h.bodies {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids[h.random.IntN(len(ids))]
+}
+
+func (h *history) forget(ids ...uint64) {
+	for _, id := range ids {
+		if _, ok := h.bodies[id]; ok {
+			delete(h.bodies, id)
+			h.gone = append(h.gone, id)
+		}
+	}
+}
+
+// step does one thing that a capture, or somebody before the dashboard, does.
+func (h *history) step(t *testing.T) {
+	t.Helper()
+	random, s := h.random, h.s
+	switch k := random.IntN(1000); {
+	case k < 350:
+		r := s.Begin(Session{
+			Method: "GET", Scheme: "https", Host: fmt.Sprint("host", random.IntN(9)), Path: fmt.Sprint("/", random.Uint64()),
+			Client: fmt.Sprint("127.0.0.1:", 1024+random.IntN(60000)), ContentType: fmt.Sprint("type/", random.IntN(300)),
+			Sides: [2]Message{{Head: noise(random.Uint64(), random.IntN(1500))}},
+		})
+		if random.IntN(2) == 0 {
+			chain := s.Chain([][]byte{noise(uint64(random.IntN(4)), 2500)})
+			r.Change(func(s *Session) { s.TLS = &TLS{Chain: chain} })
+		}
+		if random.IntN(20) == 0 {
+			r.ListMessages(Messages{Kind: WebSocket})
+			listAll(r, 0, uint64(random.IntN(300)))
+		}
+		h.bodies[r.ID()] = nil
+		h.open = append(h.open, r)
+	case k < 650 && len(h.open) > 0: // a piece
+		r := h.open[random.IntN(len(h.open))]
+		size := random.IntN(9000)
+		if random.IntN(200) == 0 {
+			size = random.IntN(5 << 20)
+		}
+		p := noise(uint64(random.IntN(15)), size)
+		give(r.Body(Response), p)
+		if body, ok := h.bodies[r.ID()]; ok {
+			h.bodies[r.ID()] = slices.Concat(body, p)
+		}
+	case k < 850 && len(h.open) > 0:
+		i := random.IntN(len(h.open))
+		h.open[i].Body(Response).Complete()
+		h.open[i].End(State(1+random.IntN(5)), "for a reason")
+		h.open = slices.Delete(h.open, i, i+1)
+	case k < 900 && len(h.bodies) > 0:
+		if err := s.Annotate(h.anyID(), func(s *Session) {
+			s.Note, s.Pinned, s.Color = fmt.Sprint("note ", random.Uint32()), random.IntN(2) == 0, "red"
+		}); err != nil {
+			t.Fatal(err)
+		}
+	case k < 945 && len(h.bodies) > 0: // also open ones
+		var ids []uint64
+		for range 1 + random.IntN(3)*random.IntN(3) {
+			ids = append(ids, h.anyID())
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		if _, err := s.Delete(t.Context(), ids); err != nil {
+			t.Fatal(err)
+		}
+		h.forget(ids...)
+	case k < 948 && len(h.bodies) > 0:
+		cutoff := h.anyID()
+		if _, err := s.DeleteThrough(t.Context(), cutoff); err != nil {
+			t.Fatal(err)
+		}
+		for id := range h.bodies {
+			if id <= cutoff {
+				h.forget(id)
+			}
+		}
+	default:
+		s.commit()
+	}
+}
+
+// check compares a store to what the history says.
+func (h *history) check(t *testing.T, s *Store) {
+	t.Helper()
+	for id, body := range h.bodies {
+		if got := readBody(t, s, id, Response); !bytes.Equal(got, body) {
+			t.Errorf("session %d: its body has %d other bytes, want %d", id, len(got), len(body))
+		}
+	}
+	for _, id := range h.gone {
+		if _, err := s.Row(id); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("session %d is back: %v", id, err)
+		}
+	}
+	if n := s.Status().Sessions; n != uint64(len(h.bodies)) {
+		t.Errorf("%d sessions, want %d", n, len(h.bodies))
+	}
+}
+
+// checkRebuilt ends what is open and compares the index to one that is made of the log alone, and what is shown with an index of an earlier day.
+func (h *history) checkRebuilt(t *testing.T) {
+	t.Helper()
+	for _, r := range h.open {
+		r.Body(Response).Complete()
+		r.End(Done, "")
+	}
+	h.open = nil
+	waitDurable(t, h.s)
+	waitDigests(t, h.s)
+	waitCleaned(t, h.s)
+	want := takePicture(t, h.s)
+	h.check(t, h.s)
+	dir := h.s.dir
+	if err := h.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, told := range verifyAll(t, dir) {
+		t.Error("verify:", told)
+	}
+	checkFiles(t, dir)
+
+	for _, index := range []string{"", h.stale} {
+		copied := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(copied, indexName)
+		err := os.Remove(path)
+		if index != "" && err == nil {
+			var b []byte
+			if b, err = os.ReadFile(index); err == nil {
+				err = os.WriteFile(path, b, 0o600)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenStore(Config{Dir: copied, still: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.check(t, s)
+		got, want := takePicture(t, s), clonePicture(want)
+		if index == "" {
+			normalize(&got, &want)
+		} else {
+			got.index, want.index = nil, nil
+		}
+		comparePictures(t, got, want)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, told := range verifyAll(t, copied) {
+			t.Errorf("verify of the store with another index (%q): %s", filepath.Base(index), told)
+		}
+		os.RemoveAll(copied)
+	}
+	h.stale = filepath.Join(t.TempDir(), "stale.db")
+	b, err := os.ReadFile(filepath.Join(dir, indexName))
+	if err == nil {
+		err = os.WriteFile(h.stale, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start(t, dir)
+}
+
+func clonePicture(p picture) picture {
+	c := picture{rows: p.rows, sessions: p.sessions, index: make(map[string]map[string]string)}
+	for name, bucket := range p.index {
+		all := make(map[string]string, len(bucket))
+		for k, v := range bucket {
+			all[k] = v
+		}
+		c.index[name] = all
+	}
+	return c
+}
+
+// TestRandomHistories: whatever was recorded, annotated and deleted, over segments that are rolled, cleaned and removed, and over restarts, an index that is lost or of an
+// earlier day becomes the one that was lost, and nothing that was deleted comes back.
+func TestRandomHistories(t *testing.T) {
+	seeds, checks, steps := 4, 8, 500
+	if testing.Short() {
+		seeds, checks, steps = 1, 3, 250
+	}
+	base := uint64(time.Now().UnixNano())
+	for n := range uint64(seeds) {
+		seed := base + n
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			h := &history{random: rand.New(rand.NewPCG(seed, 5)), bodies: make(map[uint64][]byte)}
+			h.start(t, t.TempDir())
+			for range checks {
+				for range steps {
+					h.step(t)
+				}
+				h.checkRebuilt(t)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
