@@ -99,9 +99,10 @@ type segmentRow struct {
 	cleaned    uint64 // what deletions in segments before this one deleted is not in the file
 }
 
-// sparse reports whether less than half of the segment is live: rewriting it copies no more bytes than it frees.
+// sparse reports whether less than half of the segment is live: rewriting it copies no more bytes than it frees. A file of which little but its head is left
+// stays, else it would be rewritten for ever.
 func (r *segmentRow) sparse() bool {
-	return r.sealed && r.slots > 0 && 2*r.stored() < r.size
+	return r.sealed && r.slots > 0 && 2*r.stored()+blockOfDisk < r.size
 }
 
 // stored is the size of a file that holds only what is live, but for its head.
