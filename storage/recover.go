@@ -478,19 +478,25 @@ func (s *Store) rebuildIndex(damage error, end position) error {
 		return damage
 	}
 	s.rebuilt, s.lookedThrough = true, true
-	aside := ""
-	s.rebuildTo = end
+	s.damage, s.rebuildTo = damage, end
 	s.index.partial.Store(true)
+	return s.finishIndex()
+}
+
+// renewIndex puts an empty index in the place of the damaged one, which it sets aside the first time that it is called.
+func (s *Store) renewIndex() error {
 	err := s.index.renew(s.dir, func() (err error) {
-		aside, err = s.setIndexAside(damage)
+		if s.aside == "" {
+			s.aside, err = s.setIndexAside(s.damage)
+		}
 		return err
 	})
 	if err != nil {
-		s.index.partial.Store(false)
 		return err
 	}
-	s.salvage(aside)
-	return s.finishIndex()
+	s.damage = nil
+	s.salvage(s.aside)
+	return nil
 }
 
 // finishIndex takes into an index that is made again what it does not have of the log. Where the log cannot be read now, the next commit goes on: until then
@@ -499,7 +505,11 @@ func (s *Store) finishIndex() error {
 	if !s.index.partial.Load() {
 		return nil
 	}
-	if err := s.index.reopen(); err != nil {
+	begin := s.index.reopen
+	if s.damage != nil {
+		begin = s.renewIndex
+	}
+	if err := begin(); err != nil {
 		return err
 	}
 	spans, err := segmentSpans(s.files, nil)

@@ -99,6 +99,8 @@ type Store struct {
 	chunksToName []*incoming
 	fresh        map[string]bool // chunks named since the index last took records
 	toApply      []*record
+	damage       error    // why the index is to be set aside and made again, until an empty one is in its place
+	aside        string   // where it is then
 	rebuildTo    position // up to where a partial index is to be made again
 	dead         []uint64 // segments of which nothing is live, to look at again: a session that was not in the index yet named them
 	rebuilt      bool     // the index was made again since the start: what it let go of meanwhile is not removed

@@ -42,6 +42,8 @@ func (w *world) inject(what string) (detach func(), err error) {
 	}, nil
 }
 
+const readFault = "pread64:error=EIO"
+
 // faults are what a disk does that fails or is slow.
 var faults = []string{
 	"pwrite64:error=EIO",
@@ -53,7 +55,7 @@ var faults = []string{
 	"renameat,renameat2,linkat:error=EIO",
 	"unlinkat:error=EIO",
 	"ftruncate,mkdirat:error=EIO",
-	"pread64:error=EIO",
+	readFault,
 	"pwrite64,fdatasync,fsync,renameat,renameat2,linkat,unlinkat,mkdirat,ftruncate:error=EIO",
 	"fdatasync,fsync:delay_exit=200000",
 	"fdatasync,fsync:delay_exit=2000000",
@@ -159,6 +161,7 @@ func (w *world) blind() error {
 		if err != nil {
 			return nil, err
 		}
+		w.harmed = true // where nobody meets it, the next start does
 		return func() {}, os.Truncate(path, max(8<<10, w.random.Int64N(info.Size())))
 	})
 }

@@ -263,7 +263,7 @@ func (w *world) cutAll(ctx context.Context, n int, traced bool) error {
 func (w *world) failAll(ctx context.Context, n int) error {
 	some := faults
 	if w.short {
-		some = []string{faults[0], faults[3], faults[w.random.IntN(len(faults))]}
+		some = []string{faults[0], faults[3], readFault, faults[w.random.IntN(len(faults))]}
 	}
 	for round := range n {
 		for _, what := range some {
