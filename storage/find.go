@@ -41,17 +41,26 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 	if rest = [2]uint64{to, to}; down {
 		rest = [2]uint64{from, from}
 	}
+	first := len(ids)
 	err = s.index.view(func(tx *bbolt.Tx) error {
 		start := time.Now()
 		words := s.index.dict.snapshot() // after the transaction began, so that it has every word of it
 		c := tx.Bucket(bucketRows).Cursor()
+		at := from
+		if down { // the end of the range is gone through in rising order, which takes half the time
+			k, _ := seek(c, from, to, true)
+			if k == nil || !inside(k, from, to) {
+				return nil
+			}
+			newest := binary.BigEndian.Uint64(k)
+			at = max(from, newest-min(newest, uint64(min(size, findBatch/2))-1))
+			rest = [2]uint64{from, at}
+		}
 		looked, read := 0, 0
-		for k, v := seek(c, from, to, down); k != nil && inside(k, from, to); k, v = step(c, down) {
+		for k, v := c.Seek(idKey(at)); k != nil && inside(k, at, to); k, v = c.Next() {
 			id := binary.BigEndian.Uint64(k)
-			if looked == size || looked%64 == 63 && time.Since(start) > scanTime {
-				if rest = [2]uint64{id, to}; down {
-					rest = [2]uint64{from, id + 1}
-				}
+			if !down && (looked == size || looked%64 == 63 && time.Since(start) > scanTime) {
+				rest = [2]uint64{id, to}
 				break
 			}
 			looked++
@@ -83,6 +92,9 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 	})
 	if err != nil {
 		return nil, rest, err
+	}
+	if down {
+		slices.Reverse(ids[first:])
 	}
 	return findLive(ids, live, final, rest, down, match), rest, nil
 }
