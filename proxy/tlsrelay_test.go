@@ -99,17 +99,19 @@ func TestHTTPSConnectionOutlastsAWatch(t *testing.T) {
 }
 
 func TestHTTPSEventsAndAClientThatLeaves(t *testing.T) {
-	left := make(chan time.Time, 1)
-	sent := make(chan time.Time, 1)
+	left, arrived := make(chan struct{}), make(chan struct{})
 	h, origin, client := overTLS(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range 5 {
-			sent <- time.Now()
 			fmt.Fprint(w, "data: x\n\n")
 			w.(http.Flusher).Flush()
+			select {
+			case <-arrived: // so none can wait for the next
+			case <-r.Context().Done():
+			}
 		}
 		<-r.Context().Done()
-		left <- time.Now()
+		close(left)
 	})
 	res, err := client.Get(origin)
 	if err != nil {
@@ -117,21 +119,14 @@ func TestHTTPSEventsAndAClientThatLeaves(t *testing.T) {
 	}
 	event := make([]byte, len("data: x\n\n"))
 	for range 5 {
-		at := <-sent
 		if _, err := io.ReadFull(res.Body, event); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(at); took > 100*time.Millisecond {
-			t.Errorf("an event took %v", took)
-		}
+		arrived <- struct{}{}
 	}
-	now := time.Now()
 	res.Body.Close()
 	select {
-	case at := <-left:
-		if took := at.Sub(now); took > time.Second {
-			t.Errorf("upstream was ended after %v", took)
-		}
+	case <-left:
 	case <-time.After(patience):
 		t.Fatal("upstream was not ended")
 	}

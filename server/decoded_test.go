@@ -125,6 +125,22 @@ func TestDecodedWhileItGrows(t *testing.T) {
 		res := r.call("GET", path, "")
 		return res.StatusCode == 206 && r.text(res) == "first " && res.Header.Get("Millpond-Body") == "growing"
 	})
+	for _, test := range []struct {
+		rang         string
+		status       int
+		text, ranged string
+	}{
+		{"bytes=2-100", 206, "rst ", "bytes 2-5/*"},
+		{"bytes=0-3", 206, "firs", "bytes 0-3/*"},
+		{"bytes=-2", 206, "t ", "bytes 4-5/*"},
+		{"bytes=6-", 416, "", "bytes */6"},
+	} {
+		res := r.call("GET", path, "", "Range", test.rang)
+		got := r.text(res)
+		if res.StatusCode != test.status || res.Header.Get("Content-Range") != test.ranged || test.status == 206 && got != test.text || res.Header.Get("ETag") != "" {
+			t.Errorf("%s: got %s %q, ETag %q, %q", test.rang, res.Status, res.Header.Get("Content-Range"), res.Header.Get("ETag"), got)
+		}
+	}
 	download := r.call("GET", path+"&download", "")
 	say("second")
 	got := make([]byte, len("first second"))
@@ -143,4 +159,27 @@ func TestDecodedWhileItGrows(t *testing.T) {
 		res := r.call("GET", path, "")
 		return res.StatusCode == 200 && r.text(res) == "first second"
 	})
+}
+
+// Of a whole body whose copy is not there yet an answer gives what there is: of one that waits for its turn, nothing, and says so.
+func TestDecodedBeforeItIsMade(t *testing.T) {
+	r := newRig(t)
+	path := bodyPath(r.record(exchange{url: "http://a/b", response: gzipped(t, "text"), fields: "Content-Encoding: gzip\r\n"}), "response") + "?as=decoded"
+	for range maxDecoding {
+		r.server.decoding <- struct{}{}
+	}
+	for _, test := range []struct {
+		rang   string
+		status int
+		ranged string
+	}{{"", 204, ""}, {"bytes=0-99", 416, "bytes */0"}} {
+		res := r.call("GET", path, "", "Range", test.rang)
+		if h := res.Header; res.StatusCode != test.status || h.Get("Content-Range") != test.ranged || h.Get("ETag") != "" || h.Get("Repr-Digest") != "" || h.Get("Millpond-Body") != "growing" {
+			t.Errorf("%q: got %s %v", test.rang, res.Status, h)
+		}
+	}
+	for range maxDecoding {
+		<-r.server.decoding
+	}
+	eventually(t, "the copy is complete", func() bool { return r.text(r.call("GET", path, "")) == "text" })
 }
