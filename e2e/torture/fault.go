@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -153,15 +154,29 @@ func (w *world) fill(leave uint64, heals bool) error {
 	})
 }
 
-// blind cuts off the end of the index while it is in use: whoever reads there gets what a disk that cannot be read gives to a memory map, SIGBUS.
-func (w *world) blind() error {
-	return w.endureAny("an index that cannot be read", true, func() (func(), error) {
-		path := filepath.Join(w.dir, "index.db")
-		info, err := os.Stat(path)
+// damage makes every third page of the index invalid while it is in use: whoever reads one meets that, as with a disk that gives other bytes than were written.
+// Only pages that say what they are are chosen: what goes on inside longer values nobody could notice.
+func (w *world) damage() error {
+	return w.endureAny("an index with damaged pages", true, func() (func(), error) {
+		f, err := os.OpenFile(filepath.Join(w.dir, "index.db"), os.O_RDWR, 0)
 		if err != nil {
 			return nil, err
 		}
+		defer f.Close()
 		w.harmed = true // where nobody meets it, the next start does
-		return func() {}, os.Truncate(path, max(8<<10, w.random.Int64N(info.Size())))
+		size := int64(os.Getpagesize())
+		var head [10]byte // the number of the page, and its kind: 1 for a branch, 2 for a leaf
+		for n := int64(2); ; n++ {
+			if _, err := f.ReadAt(head[:], n*size); err != nil {
+				return func() {}, nil // the end
+			}
+			kind := binary.NativeEndian.Uint16(head[8:])
+			if int64(binary.NativeEndian.Uint64(head[:])) != n || kind != 1 && kind != 2 || w.random.IntN(3) > 0 {
+				continue
+			}
+			if _, err := f.WriteAt([]byte{0x40}, n*size+8); err != nil {
+				return nil, err
+			}
+		}
 	})
 }

@@ -277,7 +277,7 @@ func (w *world) failAll(ctx context.Context, n int) error {
 				return err
 			}
 		}
-		if err := w.blind(); err != nil {
+		if err := w.damage(); err != nil {
 			return err
 		}
 	}
