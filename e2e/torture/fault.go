@@ -85,6 +85,9 @@ func (w *world) endureAny(what string, heals bool, begin func() (func(), error))
 	defer end()
 	before := l.count()
 	time.Sleep(time.Duration(700+w.random.IntN(800)) * time.Millisecond)
+	for deadline := time.Now().Add(20 * time.Second); l.count() == before && time.Now().Before(deadline); { // others use the machine, too
+		time.Sleep(10 * time.Millisecond)
+	}
 	passed := l.count() - before
 	if passed == 0 {
 		w.ledger.violated("%s: nothing passed meanwhile", what)

@@ -41,7 +41,6 @@ type load struct {
 	wg      sync.WaitGroup
 	ctx     context.Context
 	over    context.CancelFunc
-	began   time.Time
 
 	mu       sync.Mutex
 	number   int
@@ -61,7 +60,7 @@ type failure struct {
 // startLoad begins to use the program in all ways at once.
 func (w *world) startLoad(p *harness.Program) (*load, error) {
 	w.cycles++
-	l := &load{w: w, p: p, cycle: w.cycles, api: newAPI(p), clients: map[harness.Protocol]*http.Client{}, began: time.Now()}
+	l := &load{w: w, p: p, cycle: w.cycles, api: newAPI(p), clients: map[harness.Protocol]*http.Client{}}
 	l.ctx, l.over = context.WithCancel(context.Background())
 	roots, err := harness.ReadPool(p.CA)
 	if err != nil {
