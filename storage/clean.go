@@ -204,7 +204,8 @@ func (s *Store) rewrite(ctx context.Context, number uint64, worth func(*segmentR
 	return s.adopt(r)
 }
 
-// clear removes what a rewriting left that failed, unless the index was made again meanwhile and has taken it.
+// clear removes what a rewriting left that failed, unless the index was made again meanwhile and has taken it. It is errChanged where the segment is another by
+// now, or gone.
 func (s *Store) clear(r *rewriting, part string) error {
 	s.committing.Lock()
 	defer s.committing.Unlock()
@@ -212,7 +213,8 @@ func (s *Store) clear(r *rewriting, part string) error {
 	if err != nil {
 		return err
 	}
-	if known[r.number] != r.generation {
+	generation, there := known[r.number]
+	if there && generation != r.generation {
 		return errChanged
 	}
 	for _, name := range []string{part, r.name()} {
@@ -220,6 +222,9 @@ func (s *Store) clear(r *rewriting, part string) error {
 		if err := s.files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if !there {
+		return errChanged
 	}
 	return nil
 }
@@ -250,6 +255,9 @@ func (s *Store) planRewriting(number uint64, worth func(*segmentRow) bool) (*rew
 	}
 	r.generation, r.before = row.generation, row.size
 	head, _, err := readSegmentHead(s.files, segmentSpan{number: number, generation: row.generation, end: row.size})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errChanged // it died just now
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rewrite log segment: %w", err)
 	}
