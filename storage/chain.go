@@ -50,10 +50,14 @@ func (s *Store) keepChain(r *Recording) {
 	c := t.Chain
 	s.chains.Lock() // sessions that end at once must not all append it
 	defer s.chains.Unlock()
-	at, ok := s.recent.find(c.key)
-	if ok && at != c.at {
-		s.recent.unpin([]uint64{at.Segment})
-		at, ok = s.findRecent(c.key, c.certificates)
+	var at place
+	found, ok := s.recent.find(c.key)
+	if ok && found[0] != c.at {
+		s.recent.unpin(segmentsOf(found))
+		found, ok = s.findRecent(c.key, c.certificates)
+	}
+	if ok {
+		at = found[0] // a chain is one record
 	}
 	if ok && at.Segment+chainReach < s.log.end().Segment {
 		s.recent.unpin([]uint64{at.Segment})

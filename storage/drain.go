@@ -69,6 +69,13 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 		memory += cap(p.buf.B)
 	}
 	large := b.incoming != nil || b.disk+uint64(bytes) > smallBody
+	if n == 0 && whole && !large && b.disk > 0 && !b.lookedUp && !r.finished && s.log.failing() == nil {
+		r.mu.Unlock() // all of it is written: it may be what is there already
+		if _, err := s.lookUp(r, side, nil, 0); err != nil {
+			s.giveUp(r, side, err)
+		}
+		return
+	}
 	if n == 0 || !last && !flush && !large && memory <= holdMemory {
 		r.mu.Unlock()
 		if n == 0 && last && b.incoming != nil {
@@ -94,7 +101,8 @@ func (s *Store) drain(r *Recording, side Side, flush bool) {
 	}
 }
 
-// drainSmall puts the pieces into the log as one record. Where they are a whole body, and an equal one is in the log, it names that instead.
+// drainSmall puts the pieces into the log as one record. Where they, with those written before, are a whole body, and an equal one is in the log, it names that
+// instead.
 func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, whole bool) error {
 	if err := s.log.failing(); err != nil {
 		return err
@@ -104,13 +112,11 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 	for _, p := range batch {
 		parts = append(parts, p.buf.B[:p.n])
 	}
-	var key recentKey
-	lookUp := whole && b.disk == 0 && bytes <= recentBody
-	if lookUp {
-		key = s.recent.key(parts[1:])
-		if at, ok := s.findRecent(key, parts[1:]); ok {
-			s.reuse(r, side, at, bytes)
-			return nil
+	var remember func()
+	if whole {
+		var err error
+		if remember, err = s.lookUp(r, side, parts[1:], bytes); err != nil || remember == nil {
+			return err
 		}
 	}
 	if err := s.room.take(bytes); err != nil {
@@ -127,26 +133,84 @@ func (s *Store) drainSmall(r *Recording, side Side, batch []piece, bytes int, wh
 	at := s.log.append(&record{kind: recordPiece, piece: head, rec: r}, parts...)
 	at.offset += pieceHeadSize
 	at.length -= pieceHeadSize
-	if lookUp {
-		s.recent.add(key, at)
-	}
 	b.runs = append(b.runs, run{start: b.disk, length: uint64(bytes), at: at})
 	s.written(r, b, len(batch), bytes)
+	if remember != nil {
+		remember()
+	}
 	r.mu.Unlock()
 	return s.log.flushFull()
 }
 
-// findRecent returns where a body of the same bytes is in the log. Its segment is kept until unpin.
-func (s *Store) findRecent(key recentKey, pieces [][]byte) (place, bool) {
+// lookUp looks for the bytes of a whole body in the log: those that are written, and the rest. Where they are there the body names them, and those that it has written
+// itself are for nothing. Else it returns a function that has the body found by the next one, once the rest is in its runs; r.mu is held then.
+func (s *Store) lookUp(r *Recording, side Side, rest [][]byte, bytes int) (remember func(), err error) {
+	b := &r.bodies[side]
+	r.mu.Lock()
+	b.lookedUp = true
+	runs, size, lost := slices.Clone(b.runs), int(b.disk), b.lost
+	r.mu.Unlock()
+	if lost {
+		return nil, errLost
+	}
+	if size+bytes > recentBody || len(runs) >= recentPieces {
+		return func() {}, nil
+	}
+	pieces := rest
+	if size > 0 {
+		buf := NewBuffer()
+		defer buf.Free()
+		written := buf.B[:0]
+		for _, x := range runs {
+			n := len(written)
+			written = written[:n+int(x.length)]
+			if m, err := s.readRun(x, written[n:], x.start); err != nil || m < int(x.length) {
+				return func() {}, nil // whoever reads the body is told
+			}
+		}
+		pieces = append([][]byte{written}, rest...)
+	}
+	key := s.recent.key(pieces)
+	if at, ok := s.findRecent(key, pieces); ok {
+		return nil, s.reuse(r, side, at, bytes)
+	}
+	remember = func() {
+		at := make([]place, 0, len(b.runs))
+		for _, x := range b.runs {
+			at = append(at, x.at)
+		}
+		s.recent.add(key, at...)
+	}
+	if len(rest) == 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !b.lost {
+			remember()
+		}
+	}
+	return remember, nil
+}
+
+// findRecent returns where a body of the same bytes is in the log. Its segments are kept until unpin.
+func (s *Store) findRecent(key recentKey, pieces [][]byte) ([]place, bool) {
 	at, ok := s.recent.find(key)
 	if !ok {
-		return place{}, false
+		return nil, false
 	}
 	buf := NewBuffer()
 	defer buf.Free()
 	old := buf.B[:key.length]
-	n, err := s.readLog(old, at, 0)
-	equal := err == nil && n == key.length
+	equal, n := true, 0
+	for _, p := range at {
+		if !equal || n+int(p.length) > len(old) {
+			equal = false
+			break
+		}
+		m, err := s.readLog(old[n:n+int(p.length)], p, 0)
+		equal = err == nil && m == int(p.length)
+		n += m
+	}
+	equal = equal && n == len(old)
 	for _, p := range pieces {
 		if !equal {
 			break
@@ -155,22 +219,32 @@ func (s *Store) findRecent(key recentKey, pieces [][]byte) (place, bool) {
 		old = old[len(p):]
 	}
 	if !equal {
-		s.recent.unpin([]uint64{at.Segment})
+		s.recent.unpin(segmentsOf(at))
 	}
 	return at, equal
 }
 
-// reuse lets a whole body name bytes that are in the log already.
-func (s *Store) reuse(r *Recording, side Side, at place, bytes int) {
+// reuse lets a whole body name bytes that are in the log already, the last bytes of which are not written.
+func (s *Store) reuse(r *Recording, side Side, at []place, bytes int) error {
 	b := &r.bodies[side]
 	r.mu.Lock()
-	b.runs = append(b.runs, run{length: uint64(bytes), at: at})
-	r.pinned = append(r.pinned, at.Segment)
-	s.written(r, b, len(b.queue), bytes)
-	if !r.ended { // else the session's own record follows
-		s.appendNamed(r, side, 0, Extent{Length: uint64(bytes), Segment: at.Segment, Slot: at.Slot}, 0)
+	defer r.mu.Unlock()
+	if b.lost {
+		s.recent.unpin(segmentsOf(at))
+		return errLost
 	}
-	r.mu.Unlock()
+	b.runs = nil
+	start := uint64(0)
+	for _, p := range at {
+		b.runs = append(b.runs, run{start: start, length: uint64(p.length), at: p})
+		if !r.ended { // else the session's own record follows
+			s.appendNamed(r, side, start, Extent{Length: uint64(p.length), Segment: p.Segment, Slot: p.Slot}, 0)
+		}
+		start += uint64(p.length)
+	}
+	r.pinned = append(r.pinned, segmentsOf(at)...)
+	s.written(r, b, len(b.queue), bytes)
+	return nil
 }
 
 func (s *Store) appendNamed(r *Recording, side Side, offset uint64, e Extent, number uint64) {

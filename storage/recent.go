@@ -2,6 +2,7 @@ package storage
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -20,12 +21,12 @@ type recentKey struct {
 type recent struct {
 	seed maphash.Seed
 	mu   sync.Mutex
-	lru  *simplelru.LRU[recentKey, place]
+	lru  *simplelru.LRU[recentKey, []place]
 	pins map[uint64]int // segments that a session names by a reused slot and the index does not know of yet
 }
 
 func newRecent() *recent {
-	lru, _ := simplelru.NewLRU[recentKey, place](recentLimit, nil) // the size is a constant above 0
+	lru, _ := simplelru.NewLRU[recentKey, []place](recentLimit, nil) // the size is a constant above 0
 	return &recent{seed: maphash.MakeSeed(), lru: lru, pins: make(map[uint64]int)}
 }
 
@@ -41,21 +42,33 @@ func (c *recent) key(pieces [][]byte) recentKey {
 	return recentKey{h.Sum64(), length}
 }
 
-func (c *recent) add(key recentKey, at place) {
+// recentPieces is of how many records a body may be that is remembered: what comes slowly is written in several.
+const recentPieces = 8
+
+// add remembers where a body is, in one record or in several, in their order.
+func (c *recent) add(key recentKey, at ...place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lru.Add(key, at)
 }
 
-// find returns where a body of the same key is. Its segment is kept until unpin.
-func (c *recent) find(key recentKey) (place, bool) {
+// find returns where a body of the same key is. Its segments are kept until unpin.
+func (c *recent) find(key recentKey) ([]place, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.lru.Get(key)
-	if ok {
-		c.pins[at.Segment]++
+	for _, p := range at {
+		c.pins[p.Segment]++
 	}
 	return at, ok
+}
+
+// segmentsOf returns the segment of each place, for unpin.
+func segmentsOf(at []place) (segments []uint64) {
+	for _, p := range at {
+		segments = append(segments, p.Segment)
+	}
+	return segments
 }
 
 func (c *recent) unpin(segments []uint64) {
@@ -78,12 +91,17 @@ func (c *recent) mayRemove(segment uint64) bool {
 	if c.pins[segment] > 0 {
 		return false
 	}
+	c.forget(func(p place) bool { return p.Segment == segment })
+	return true
+}
+
+// forget has no body be found of which a part is at such a place. c.mu is held.
+func (c *recent) forget(is func(place) bool) {
 	for _, key := range c.lru.Keys() {
-		if at, ok := c.lru.Peek(key); ok && at.Segment == segment {
+		if at, ok := c.lru.Peek(key); ok && slices.ContainsFunc(at, is) {
 			c.lru.Remove(key)
 		}
 	}
-	return true
 }
 
 // keepOnly reports whether a segment may be rewritten with only these slots. If so, no other of it is found from then on.
@@ -93,11 +111,7 @@ func (c *recent) keepOnly(segment uint64, live map[uint32]bool) bool {
 	if c.pins[segment] > 0 {
 		return false
 	}
-	for _, key := range c.lru.Keys() {
-		if at, ok := c.lru.Peek(key); ok && at.Segment == segment && !live[at.Slot] {
-			c.lru.Remove(key)
-		}
-	}
+	c.forget(func(p place) bool { return p.Segment == segment && !live[p.Slot] })
 	return true
 }
 

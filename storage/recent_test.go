@@ -22,8 +22,8 @@ func TestEqualKeysAreNotEqualBodies(t *testing.T) {
 	if !ok {
 		t.Fatal("the first body is not remembered")
 	}
-	s.recent.unpin([]uint64{at.Segment})
-	s.recent.add(s.recent.key([][]byte{second}), at)
+	s.recent.unpin(segmentsOf(at))
+	s.recent.add(s.recent.key([][]byte{second}), at...)
 	b := put(second)
 	checkBody(t, s, a.ID(), Response, first)
 	checkBody(t, s, b.ID(), Response, second)

@@ -147,6 +147,7 @@ type body struct {
 	complete bool
 	missing  string // why bytes beyond kept are not kept
 	lost     bool   // runs were taken back: a worker at the body is to stop
+	lookedUp bool   // whether it is in the log already, as a whole; by the worker
 	sha      []byte
 	grown    chan struct{} // closed at the next growth; nil while nobody asks
 

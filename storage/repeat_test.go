@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,6 +15,8 @@ func TestPollAcrossRetention(t *testing.T) {
 	s.Retain(Limits{Sessions: 300})
 	poll := noise(1<<40, 900)
 	where := make(map[slotID]int)
+	put(s, poll) // two that are looked up at once would not find each other
+	waitDurable(t, s)
 	for step := range uint64(100) {
 		var polls []uint64
 		for i := range uint64(100) {
@@ -52,6 +56,68 @@ func TestPollAcrossRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustVerify(t, s.dir)
+}
+
+// TestSlowPollIsStoredOnce: a body that comes in parts, which are written as they come, is stored once all the same, whatever the parts; but not one of more parts
+// than are remembered.
+func TestSlowPollIsStoredOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	poll := noise(1, 9000)
+	record := func(parts int, ended bool) (where string) {
+		t.Helper()
+		r := s.Begin(Session{Method: "GET"})
+		rest := poll
+		for i := range parts {
+			n := min(len(rest), 1+(i*2971+parts*777)%3000)
+			if i == parts-1 {
+				n = len(rest)
+			}
+			give(r.Body(Response), rest[:n])
+			rest = rest[n:]
+			if i < parts-1 || ended {
+				s.flushNoted()
+			}
+		}
+		r.Body(Response).Complete()
+		if ended { // the last part was written before the body was known to be whole
+			s.work(r)
+		}
+		r.End(Done, "")
+		waitDurable(t, s)
+		checkBody(t, s, r.ID(), Response, poll)
+		session, err := s.Session(r.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range session.Sides[Response].Body.Extents {
+			where += fmt.Sprintf("%d/%d ", e.Segment, e.Slot)
+		}
+		return where
+	}
+	first := record(3, false)
+	if strings.Count(first, "/") != 3 {
+		t.Fatalf("it lies at %s, want 3 places", first)
+	}
+	for i, parts := range []int{3, 1, 2, 5, recentPieces, 4} {
+		if got := record(parts, i%2 == 1); got != first {
+			t.Errorf("in %d parts it lies at %s, before at %s", parts, got, first)
+		}
+	}
+	if got := record(recentPieces+1, true); got == first {
+		t.Errorf("in %d parts it is looked up", recentPieces+1)
+	}
+	if len(s.recent.pins) != 0 {
+		t.Errorf("pins are left: %v", s.recent.pins)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustVerify(t, dir)
+	s = rebuild(t, openTest(t, dir))
+	for id := uint64(1); id <= 8; id++ {
+		checkBody(t, s, id, Response, poll)
+	}
 }
 
 // TestSameFileTenTimes: a file of 190 MB that is captured ten times takes the disk once.
