@@ -352,7 +352,8 @@ func (s *Store) adopt(r *rewriting) error {
 	defer s.committing.Unlock()
 	gone, err := s.index.fold(s.readSession, s.recent.mayRemove, func(f *fold) error { return f.rewritten(r) })
 	if err != nil && !errors.Is(err, errChanged) {
-		_ = s.recoverIndex(err, s.index.snapshot().Applied)
+		s.leftOver = true // whether it is on the disk is not known: both files stay, and the next start finds out
+		return errors.Join(err, s.recoverIndex(err, s.index.snapshot().Applied))
 	}
 	known, findErr := s.index.generations()
 	if findErr != nil {

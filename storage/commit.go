@@ -97,6 +97,9 @@ func (s *Store) tryCommit() error {
 	if err := s.finishIndex(); err != nil { // before a chunk is looked up in it
 		return err
 	}
+	if err := s.cutTail(); err != nil {
+		return err
+	}
 	if err := s.nameChunks(); err != nil {
 		return err
 	}
@@ -241,6 +244,7 @@ func (s *Store) applyThrough(end position) error {
 	}
 	gone, err := s.index.apply(s.toApply, end, s.readSession, s.recent.mayRemove, s.dead...)
 	if err != nil {
+		s.leftOver = true
 		_ = s.recoverIndex(err, end) // told by now
 		return err
 	}

@@ -1,5 +1,12 @@
 package storage
 
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
 // logFailed goes on after a write or a sync of the log that failed. What was appended since the last good sync is lost: bodies end before
 // their first lost byte, and what else was said is said again, in a new segment.
 func (s *Store) logFailed(err error) {
@@ -7,6 +14,7 @@ func (s *Store) logFailed(err error) {
 	for _, name := range files {
 		s.removeFile(name)
 	}
+	s.tail = good
 	s.recent.forgetAll()
 	ended := make(map[*Recording]bool)
 	for _, rec := range lost {
@@ -19,6 +27,31 @@ func (s *Store) logFailed(err error) {
 	for _, r := range s.live.all() {
 		s.relog(r, good, ended[r], err)
 	}
+}
+
+// cutTail takes off its segment what the log gave up, once the disk works again. The next segment's head says where it ends, but that segment may go.
+func (s *Store) cutTail() error {
+	if s.tail.Segment == 0 {
+		return nil
+	}
+	f, err := s.files.OpenFile(segmentName(s.tail.Segment), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.tail = position{}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cut log segment: %w", err)
+	}
+	if size, sizeErr := f.Size(); sizeErr != nil || uint64(size) > s.tail.Offset {
+		if err = f.Truncate(int64(s.tail.Offset)); err == nil {
+			err = f.Sync()
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cut log segment: %w", err)
+	}
+	s.tail = position{}
+	return nil
 }
 
 // sayAgain appends a lost record that belongs to no live session.

@@ -325,6 +325,10 @@ func (s *Store) sweepLog() error {
 	for _, span := range spans {
 		_, ok := known[span.number]
 		if begun := span.number > applied && span.end == 0; !ok && (span.number < applied || begun) { // or about to be begun
+			if _, _, err := readSegmentHead(s.files, span); err != nil && !begun && span.end > 0 {
+				s.keepAside(span, err)
+				continue
+			}
 			s.removeFile(span.file())
 		}
 	}
@@ -343,11 +347,26 @@ func (s *Store) sweepLog() error {
 	return nil
 }
 
+// keepAside moves a segment of which nothing can be read out of the log, for whoever can.
+func (s *Store) keepAside(span segmentSpan, damage error) {
+	to := damagedDir + "/" + strings.ReplaceAll(span.file(), "/", "-")
+	if err := s.files.Mkdir(damagedDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		s.logger.Error("keep damaged log segment aside", "error", err)
+		return
+	}
+	if err := s.files.Rename(span.file(), to); err != nil {
+		s.logger.Error("keep damaged log segment aside", "error", err)
+		return
+	}
+	s.logger.Error("a log segment of which nothing can be read is kept aside", "as", to, "error", damage)
+}
+
 func (s *Store) sweepChunks() error {
 	dirs, err := s.files.ReadDir("chunks")
 	if err != nil {
 		return fmt.Errorf("list chunks: %w", err)
 	}
+	var unknown []string
 	for _, dir := range dirs {
 		entries, err := s.files.ReadDir("chunks/" + dir.Name())
 		if err != nil {
@@ -357,8 +376,30 @@ func (s *Store) sweepChunks() error {
 			if sum, err := hex.DecodeString(e.Name()); err != nil || len(sum) != sha256.Size || s.index.hasChunk(sum) {
 				continue
 			}
-			s.removeFile("chunks/" + dir.Name() + "/" + e.Name())
+			unknown = append(unknown, "chunks/"+dir.Name()+"/"+e.Name())
 		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	missing := ""
+	if err := s.index.view(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketChunks).Cursor()
+		for k, _ := c.First(); k != nil && missing == ""; k, _ = c.Next() {
+			if _, err := s.files.Stat(chunkName(k)); err != nil {
+				missing = chunkName(k)
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if missing != "" { // then it may be the index that is wrong
+		s.logger.Error("chunks that nothing names are left, as one that is named is not there: millpond verify --repair finds out", "missing", missing, "left", len(unknown))
+		return nil
+	}
+	for _, name := range unknown {
+		s.removeFile(name)
 	}
 	return nil
 }

@@ -104,6 +104,8 @@ type Store struct {
 	rebuildTo    position // up to where a partial index is to be made again
 	dead         []uint64 // segments of which nothing is live, to look at again: a session that was not in the index yet named them
 	rebuilt      bool     // the index was made again since the start: what it let go of meanwhile is not removed
+	leftOver     bool     // an update of the index failed: what it let go of may lie about
+	tail         position // from here on its segment does not count: the log was given up there; zero for nowhere
 
 	lookedThrough bool // the index was, since a reader met damage
 }
@@ -278,7 +280,7 @@ func (s *Store) finalCommit() error {
 	if len(s.live.all()) > 0 {
 		return fmt.Errorf("%d sessions could not be kept: %s", len(s.live.all()), s.Status().Problem)
 	}
-	clean := !s.rebuilt && !s.index.damaged.Load() // else the next start looks through everything
+	clean := !s.rebuilt && !s.leftOver && !s.index.damaged.Load() // else the next start looks through everything
 	if s.log.end() == (position{}) {
 		return s.index.change(func(state *indexState) { state.Clean, state.Reserved = clean, s.live.newest() })
 	}
