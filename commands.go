@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millpond/proxy"
+	"millpond/settings"
 	"millpond/storage"
 )
 
@@ -34,9 +35,11 @@ func (c verifyCommand) Run(line *commandLine, s *streams) error {
 	if err != nil {
 		return err
 	}
-	if err := checkCA(filepath.Join(string(line.Data), "ca")); err != nil {
-		problems++
-		fmt.Fprintln(s.out, err)
+	for _, err := range []error{settings.Check(string(line.Data)), checkCA(filepath.Join(string(line.Data), "ca"))} {
+		if err != nil {
+			problems++
+			fmt.Fprintln(s.out, err)
+		}
 	}
 	if problems > 0 {
 		return fmt.Errorf("%s: %d things are wrong", string(line.Data), problems)
@@ -55,6 +58,10 @@ func (c verifyCommand) repair(data string, s *streams) error {
 	done, err := storage.Repair(data, func(text string) { fmt.Fprintln(s.out, text) })
 	if err != nil {
 		return err
+	}
+	if err := settings.Check(data); err != nil {
+		done.Left++
+		fmt.Fprintln(s.out, err)
 	}
 	if err := checkCA(filepath.Join(data, "ca")); err != nil {
 		done.Left++

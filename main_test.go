@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -238,6 +239,33 @@ func TestVerifyTellsOfABrokenAuthority(t *testing.T) {
 	if out, errOut, code := output(t, "verify", "--data", data); code != 1 || !strings.Contains(out, "authority") {
 		t.Errorf("verify of a broken authority: exit %d, %s%s", code, out, errOut)
 	}
+}
+
+// TestDamagedSettingsAreNotTheDefaults: by which sessions would be deleted, and what was to pass unread be read.
+func TestDamagedSettingsAreNotTheDefaults(t *testing.T) {
+	data := t.TempDir()
+	store, err := storage.OpenStore(storage.Config{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.PutSetting("out", []byte(`{"passthrough":["bank.example"],"max_bytes":"none"}`)), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", data).stop(t)
+	file := filepath.Join(data, "settings", "out.1")
+	if err := os.Truncate(file, 20); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify"}, {"verify", "--full"}, {"verify", "--repair"}, {"--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"}} {
+		out, errOut, code := output(t, append(args, "--data", data)...)
+		if code != 1 || !strings.Contains(out+errOut, file) || !strings.Contains(out+errOut, "remove it") {
+			t.Errorf("%v: exit %d, %s%s", args, code, out, errOut)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", data).stop(t)
 }
 
 // TestRepairByTheCommandLine loses the index, then a record: the exit code tells whether anything was lost.

@@ -97,7 +97,7 @@ func (c *serveCommand) serve(ctx context.Context, stop stopping, data string, st
 	if err != nil {
 		return err
 	}
-	live, err := c.loadSettings(store, func(err error) { log.Error("the dashboard's settings are not used", "error", err) })
+	live, err := c.loadSettings(store)
 	if err != nil {
 		return err
 	}

@@ -133,16 +133,13 @@ func (m *minTLS) UnmarshalText(text []byte) error {
 // check implements checker.
 func (m minTLS) check() error { return m.err }
 
-// loadSettings joins the flags with what the dashboard has set. What it set and cannot be used is only told: a start must not fail for it.
-func (c *serveCommand) loadSettings(store *storage.Store, warn func(error)) (*settings.Live, error) {
+// loadSettings joins the flags with what the dashboard has set.
+func (c *serveCommand) loadSettings(store *storage.Store) (*settings.Live, error) {
 	out, origin := c.out()
 	out.Keep = c.keep.set()
 	live, err := settings.Load(store, out, origin)
-	if live == nil {
-		return nil, fmt.Errorf("use the settings: %w", err)
-	}
 	if err != nil {
-		warn(err)
+		return nil, fmt.Errorf("use the settings: %w", err)
 	}
 	return live, nil
 }

@@ -1,8 +1,11 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +27,8 @@ type Live struct {
 }
 
 // Load makes the settings of a start, and of what the store keeps. origin names, by JSON name, where a value of the start came from.
-// What the store keeps and is not valid any more is left out, and the error says so; the settings can be used all the same.
+// What the store keeps and cannot be used is an error, which names its file: its limits are not to become the defaults, by which sessions would go, nor its
+// hosts that pass unread be read.
 func Load(store *storage.Store, start Out, origin map[string]string) (*Live, error) {
 	rules, err := Compile(start)
 	if err != nil {
@@ -33,20 +37,47 @@ func Load(store *storage.Store, start Out, origin map[string]string) (*Live, err
 	l := &Live{store: store, start: start, origin: origin}
 	l.rules.Store(rules)
 	kept, err := store.Setting(record)
-	if err != nil || kept == nil {
-		return l, err
+	if err == nil && kept == nil {
+		return l, nil
 	}
-	var own Out
-	if err := json.Unmarshal(kept, &own); err != nil {
-		return l, fmt.Errorf("read the settings that were made in the dashboard: %w", err)
+	if err == nil {
+		l.own, rules, err = parse(kept, start)
 	}
-	all, err := Compile(start, own)
 	if err != nil {
-		return l, fmt.Errorf("use the settings that were made in the dashboard: %w", err)
+		return nil, unusable(store.SettingFile(record), err)
 	}
-	l.own = own
-	l.rules.Store(all)
+	l.rules.Store(rules)
 	return l, nil
+}
+
+// Check reports what is wrong with the settings that were made in the dashboard, in the data directory dir, which no process has open.
+func Check(dir string) error {
+	kept, file, err := storage.StoppedSetting(dir, record)
+	if err == nil && kept != nil {
+		_, _, err = parse(kept, Out{})
+	}
+	if err != nil {
+		return unusable(file, err)
+	}
+	return nil
+}
+
+// parse reads what the store keeps, and makes the rules of it and a start.
+func parse(kept []byte, start Out) (own Out, rules *Rules, err error) {
+	reader := json.NewDecoder(bytes.NewReader(kept))
+	reader.DisallowUnknownFields() // a newer program's, or a damaged name: it was set all the same
+	if err := reader.Decode(&own); err != nil {
+		return own, nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	if _, err := reader.Token(); err != io.EOF {
+		return own, nil, errors.New("it is damaged: more follows its end")
+	}
+	rules, err = Compile(start, own)
+	return own, rules, err
+}
+
+func unusable(file string, err error) error {
+	return fmt.Errorf("%s, which holds what was set in the dashboard (limits, hosts that pass unread), cannot be used: %w: put the file back from a backup, or remove it; then what the start does not set is the default again, also how much is kept", file, err)
 }
 
 // Rules returns what holds now.

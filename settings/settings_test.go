@@ -269,14 +269,19 @@ func TestLive(t *testing.T) {
 	}
 	check(live)
 
-	// What cannot be read is told, and stops nobody from starting.
-	for _, kept := range []string{"{", `{"passthrough":["a b"]}`} {
+	// What cannot be used is not taken for what was never set.
+	if err := Check(dir); err != nil {
+		t.Errorf("sound settings: %v", err)
+	}
+	for _, kept := range []string{"", "{", `{"passthrough":["a b"]}`, `{"max_bytes":"none","passthro`, `{"max_bytfs":"none"}`, `{}x`} {
 		if err := store.PutSetting(record, []byte(kept)); err != nil {
 			t.Fatal(err)
 		}
 		live, err := Load(store, start, nil)
-		if err == nil || live == nil || !live.Rules().Passthrough("flag.example", "443") {
-			t.Errorf("kept settings %s: %v, %v", kept, live, err)
+		for _, err := range []error{err, Check(dir)} {
+			if err == nil || live != nil || !strings.Contains(err.Error(), filepath.Join(dir, "settings", "out.")) || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("kept settings %s: %v, %v", kept, live, err)
+			}
 		}
 	}
 }

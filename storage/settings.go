@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func (s *Store) putSetting(name string, record []byte) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	older, err := s.settingNumbers(name)
+	older, err := settingNumbers(s.files, name)
 	if err != nil {
 		return err
 	}
@@ -87,10 +88,8 @@ func (s *Store) writeSetting(file string, record []byte) error {
 func (s *Store) Setting(name string) (record []byte, err error) {
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	numbers, err := s.settingNumbers(name)
-	if err == nil && len(numbers) > 0 {
-		record, err = s.readSetting(settingFile(name, numbers[len(numbers)-1]))
-	} else if err == nil {
+	record, file, err := newestSetting(s.files, name)
+	if err == nil && file == "" {
 		record, err = s.indexedSetting(name)
 	}
 	if err != nil {
@@ -99,8 +98,42 @@ func (s *Store) Setting(name string) (record []byte, err error) {
 	return record, nil
 }
 
-func (s *Store) readSetting(file string) ([]byte, error) {
-	f, err := s.files.OpenFile(file, os.O_RDONLY)
+// StoppedSetting returns the record of a setting in the data directory dir, and the path of the file that holds it. Both are empty where there is no such file.
+func StoppedSetting(dir, name string) (record []byte, file string, err error) {
+	files, err := OpenDir(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	defer files.Close()
+	record, file, err = newestSetting(files, name)
+	if file != "" {
+		file = filepath.Join(dir, filepath.FromSlash(file))
+	}
+	return record, file, err
+}
+
+// SettingFile returns the path of the file that holds a setting's record, for people.
+func (s *Store) SettingFile(name string) string {
+	file := indexName // in the index alone
+	if numbers, _ := settingNumbers(s.files, name); len(numbers) > 0 {
+		file = settingFile(name, numbers[len(numbers)-1])
+	}
+	return filepath.Join(s.dir, filepath.FromSlash(file))
+}
+
+// newestSetting reads the file of a setting that counts. file is empty where there is none.
+func newestSetting(files Files, name string) (record []byte, file string, err error) {
+	numbers, err := settingNumbers(files, name)
+	if err != nil || len(numbers) == 0 {
+		return nil, "", err
+	}
+	file = settingFile(name, numbers[len(numbers)-1])
+	record, err = readSetting(files, file)
+	return record, file, err
+}
+
+func readSetting(files Files, file string) ([]byte, error) {
+	f, err := files.OpenFile(file, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +162,8 @@ func (s *Store) indexedSetting(name string) (record []byte, err error) {
 }
 
 // settingNumbers returns the numbers of a setting's files, rising. There are several only where the process ended, or a removal failed, in between.
-func (s *Store) settingNumbers(name string) (numbers []uint64, err error) {
-	entries, err := s.files.ReadDir(settingsDir)
+func settingNumbers(files Files, name string) (numbers []uint64, err error) {
+	entries, err := files.ReadDir(settingsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
