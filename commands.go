@@ -71,6 +71,8 @@ func (c verifyCommand) repair(data string, s *streams) error {
 	switch {
 	case done.Left > 0:
 		return fmt.Errorf("%s: %s still wrong", data, counted(uint64(done.Left), "thing"))
+	case done.MayMiss:
+		return fmt.Errorf("%s: it holds together again; %s lost something, and is marked; what else may be lost is not marked: deletions, pins and notes", data, counted(uint64(done.Lost), "session"))
 	case done.Lost > 0:
 		return fmt.Errorf("%s: it holds together again; %s lost something, and is marked", data, counted(uint64(done.Lost), "session"))
 	case done.Wrong > 0:

@@ -303,7 +303,14 @@ func TestRepairByTheCommandLine(t *testing.T) {
 	if err := os.WriteFile(segment, bytes.Replace(b, []byte("/the-only-one"), []byte("/the-0nly-0ne"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	repair(1, "1 session lost something")
+	whole := data
+	data = filepath.Join(t.TempDir(), "without its index")
+	if err := errors.Join(os.CopyFS(data, os.DirFS(whole)), os.Remove(filepath.Join(data, "index.db"))); err != nil {
+		t.Fatal(err)
+	}
+	repair(1, "what else may be lost is not marked: deletions, pins and notes")
+	data = whole
+	repair(1, "1 session lost something, and is marked\n")
 }
 
 func TestCommands(t *testing.T) {

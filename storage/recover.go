@@ -97,9 +97,13 @@ func (s *Store) recoverInto(clean bool) error {
 	if err := s.index.setClean(false); err != nil {
 		return err
 	}
+	anew := s.index.snapshot().Applied.Segment == 0
 	leftover, err := s.catchUp()
 	if err != nil {
 		return err
+	}
+	if anew && s.gaps {
+		s.logger.Error(mayBeMissing)
 	}
 	if err := s.recoverOpen(leftover); err != nil {
 		return err
@@ -299,6 +303,9 @@ func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun boo
 	return rec.head, true, nil
 }
 
+// mayBeMissing is what nothing can tell of an index that is made from a log which lost records: the former index would have.
+const mayBeMissing = "the log lost records, and no sound index tells which: deletions, pins and notes may be missing, and sessions that were deleted may be back"
+
 // replay takes what the log has beyond the index into it. It returns the records that name chunks whose incoming files are still there.
 func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 	known, err := s.index.generations()
@@ -315,6 +322,7 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 	for _, span := range spans {
 		if span.damage != nil {
 			s.logger.Error("the log is damaged", "segment", span.number, "error", span.damage)
+			s.gaps = true
 		}
 		if g, ok := known[span.number]; ok && g != span.generation {
 			return nil, fmt.Errorf("log segment %d: the file that the index knows is gone, there is %s (%w)", span.number, span.file(), errIndexDamaged)
@@ -395,6 +403,7 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 		rec, err := r.next()
 		switch {
 		case err == nil:
+			s.gaps = s.gaps || rec.kind == recordHole
 			seen(rec)
 			batch = append(batch, rec)
 			bytes += int(rec.at.length)
@@ -415,6 +424,7 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 			if !whole {
 				to = span.end
 			}
+			s.gaps = true
 			s.logger.Error("the log is damaged", "segment", span.number, "from", bad, "to", to, "error", err)
 		}
 		if !whole {
@@ -531,6 +541,9 @@ func (s *Store) finishIndex() error {
 		if _, err := s.replaySegment(span, from, func(*record) {}); err != nil {
 			return fmt.Errorf("replay log segment %d: %w", span.number, err)
 		}
+	}
+	if s.gaps {
+		s.logger.Error(mayBeMissing)
 	}
 	s.index.partial.Store(false)
 	s.dropApplied()

@@ -39,6 +39,8 @@ type Repaired struct {
 	Wrong int // things that were wrong
 	Lost  int // sessions that lost something
 	Left  int // things that are still wrong
+
+	MayMiss bool // the log lost records, and no sound index told which: deletions, pins and notes may be lost, and nothing marks where
 }
 
 // Repair verifies the store in dir as Verify does, with every byte, and mends what is wrong. An index is made again from the log; what of the log is damaged is
@@ -67,7 +69,7 @@ func (v *verifier) repair() (done Repaired, err error) {
 	}
 	r := &repair{verifier: v, lost: make(map[uint64]bool)}
 	err = r.run()
-	done.Lost = len(r.lost)
+	done.Lost, done.MayMiss = len(r.lost), r.mayMiss
 	if err != nil {
 		return done, fmt.Errorf("repair store: %w", err)
 	}
@@ -84,6 +86,8 @@ type repair struct {
 	rows   map[uint64]Row  // what it tells of sessions whose newest record is lost
 	lost   map[uint64]bool // sessions
 	queued int             // records since the last commit
+
+	mayMiss bool // nothing knows what the records told that the log lost
 }
 
 func (r *repair) say(format string, args ...any) { r.report(fmt.Sprintf(format, args...)) }
@@ -493,6 +497,9 @@ func (r *repair) readOld() error {
 	if !r.problems.lossy {
 		clear(r.rows) // an index that lies
 		return nil
+	}
+	if r.mayMiss = !sound; r.mayMiss {
+		r.say("index: %s", mayBeMissing)
 	}
 	for id := range r.store.index.open {
 		if _, ok := r.rows[id]; !ok && r.store.index.open[id].begun.Segment == 0 && !(sound && !known[id] && id <= last) {

@@ -456,6 +456,60 @@ func TestRepairOfWhatIsLost(t *testing.T) {
 	}
 }
 
+// TestWhatNoIndexTellsOf damages a deletion in the log while the index is gone or damaged: the session is back, and nobody can know. That is told, by a start too.
+func TestWhatNoIndexTellsOf(t *testing.T) {
+	c := newRepairCaseOf(t, 1<<20)
+	payload, err := encoder.Marshal(deletion{IDs: []uint64{c.gone}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, lose := range map[string]func(index string) error{
+		"gone":    os.Remove,
+		"damaged": func(index string) error { return os.WriteFile(index, bytes.Repeat([]byte("Z"), 60_000), 0o600) },
+	} {
+		for _, lossy := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, lossy), func(t *testing.T) {
+				damaged := func() (dir string) {
+					dir = c.copy(t)
+					if err := lose(filepath.Join(dir, indexName)); err != nil {
+						t.Fatal(err)
+					}
+					if lossy {
+						path, at := find(t, dir, payload, false)
+						change(t, path, at, 0xff)
+					}
+					return dir
+				}
+				dir := damaged()
+				done, lines := repairAll(t, dir)
+				if told := strings.Contains(strings.Join(lines, "\n"), mayBeMissing); done.MayMiss != lossy || told != lossy {
+					t.Errorf("repair says %+v\n%s", done, strings.Join(lines, "\n"))
+				}
+				if done, lines := repairAll(t, dir); done.Wrong != 0 || done.MayMiss {
+					t.Errorf("the second repair says %+v\n%s", done, strings.Join(lines, "\n"))
+				}
+				s, logs := openLogged(t, damaged())
+				if told := strings.Contains(logs.String(), mayBeMissing); told != lossy {
+					t.Errorf("a start says %s", logs)
+				}
+				if _, err := s.Session(c.gone); (err == nil) != lossy {
+					t.Errorf("the deleted session: %v", err)
+				}
+			})
+		}
+	}
+	dir := c.copy(t) // a repair that was broken off has made the hole, and then the index went
+	path, at := find(t, dir, payload, false)
+	change(t, path, at, 0xff)
+	repairAll(t, dir)
+	if err := os.Remove(filepath.Join(dir, indexName)); err != nil {
+		t.Fatal(err)
+	}
+	if done, lines := repairAll(t, dir); !done.MayMiss {
+		t.Errorf("after a repair that was broken off: %+v\n%s", done, strings.Join(lines, "\n"))
+	}
+}
+
 // TestRepairOfWholeSegments removes, empties or cuts segments: what the index knows of their sessions is kept.
 func TestRepairOfWholeSegments(t *testing.T) {
 	c := newRepairCase(t)

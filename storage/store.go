@@ -79,6 +79,7 @@ type Store struct {
 	digests   chan digestJob
 	upkeep    sync.WaitGroup // digester, retainer and preread
 	endUpkeep context.CancelFunc
+	gaps      bool // in the log, from which records are lost; known of what was replayed
 	unclean   bool // the process before did not close the store, or its index was damaged
 	closing   chan struct{}
 	ended     chan struct{} // the committer has

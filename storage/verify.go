@@ -163,11 +163,17 @@ func (v *verifier) verify() error {
 	if err := v.log(); err != nil {
 		return fmt.Errorf("verify log: %w", err)
 	}
-	if v.known == nil && !errors.Is(err, fs.ErrNotExist) { // the next start makes a missing one from the log
+	switch gone := errors.Is(err, fs.ErrNotExist); {
+	case v.known == nil && !gone:
 		v.problem("index: %v", err)
 		return nil
+	case gone && v.problems.lossy:
+		v.problem("index: it is gone, and the log has lost records, which it alone would tell of")
+		return nil
+	case gone: // the next start makes it from the log
+		return nil
 	}
-	if err := readIndex(path, v.index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readIndex(path, v.index); err != nil {
 		return fmt.Errorf("verify index: %w", err)
 	}
 	return nil
