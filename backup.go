@@ -29,12 +29,22 @@ type backupCommand struct {
 func (c backupCommand) Run(line *commandLine, s *streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if c.Dir == "" {
+		return errors.New("the backup wants a directory, and its name is empty")
+	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return fmt.Errorf("find the backup's directory: %w", err)
 	}
 	show := showBackup(s.err)
-	done, err := storage.BackupStopped(ctx, string(line.Data), storage.BackupTo{Dir: dir, WithoutCA: c.WithoutCA, Copy: c.Copy, Progress: show})
+	lacks := uint64(0)
+	done, err := storage.BackupStopped(ctx, string(line.Data), storage.BackupTo{
+		Dir: dir, WithoutCA: c.WithoutCA, Copy: c.Copy, Progress: show,
+		Lacks: func(problem string) {
+			lacks++
+			fmt.Fprintln(s.out, problem)
+		},
+	})
 	if errors.Is(err, storage.ErrLocked) {
 		done, err = c.ask(ctx, string(line.Data), dir, err, show)
 	}
@@ -43,6 +53,9 @@ func (c backupCommand) Run(line *commandLine, s *streams) error {
 	}
 	if err != nil {
 		return err
+	}
+	if lacks > 0 {
+		return fmt.Errorf("%s: the backup is made of what there is, and is incomplete: %s in %s wrong; millpond verify --repair mends what can be", dir, counted(lacks, "thing"), string(line.Data))
 	}
 	_, err = fmt.Fprintf(s.out, "backed up %s to %s: %s copied, %s linked\n", counted(done.Sessions, "session"), dir, size(done.Copied), size(done.Linked))
 	return err

@@ -172,6 +172,15 @@ func TestBackupCommand(t *testing.T) {
 	backUp("running after a kill")
 	p.stop(t)
 
+	if err := os.Remove(filepath.Join(data, "log", "000001")); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := output(t, "--data", data, "backup", filepath.Join(to, "damaged")); code != 1 || !strings.Contains(out, "log/000001: it is gone") || !strings.Contains(errOut, "is incomplete") {
+		t.Errorf("of a damaged one: exit %d, %s%s", code, out, errOut)
+	}
+	if out, errOut, code := output(t, "--data", data, "backup", ""); code != 1 || !strings.Contains(errOut, "its name is empty") {
+		t.Errorf("to no name: exit %d, %s%s", code, out, errOut)
+	}
 	for _, dir := range []string{"", filepath.Join(to, "none")} {
 		args := []string{"backup", filepath.Join(to, "new")}
 		if dir != "" {

@@ -26,6 +26,7 @@ type BackupTo struct {
 	Authority sync.Locker // held while the authority is copied. Nil: nobody replaces it meanwhile
 
 	Progress func(BackupProgress) // nil: nobody asks. The first call is before anything is copied
+	Lacks    func(problem string) // is told by BackupStopped what is gone or damaged, in words for people, and so is in the backup. Nil: nobody asks
 	Files    Files                // of Dir, for tests. Nil: the disk
 }
 
@@ -76,7 +77,8 @@ func (s *Store) Backup(ctx context.Context, to BackupTo) (BackupProgress, error)
 	return b.run(func() error { return s.planBackup(b) })
 }
 
-// BackupStopped is Backup of a data directory that no process has open: its files as they are. One that is held is ErrLocked.
+// BackupStopped is Backup of a data directory that no process has open: its files as they are, also those of a former version. One that is held is ErrLocked. That
+// the index is sound, and that what it names is there with its length, is looked at, but for a former version; the backup is made in any case.
 func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgress, error) {
 	fail := func(err error) (BackupProgress, error) {
 		return BackupProgress{}, fmt.Errorf("back up %s: %w", data, err)
@@ -88,8 +90,9 @@ func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgres
 	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil { // also before a lock is left in what is no data directory
 		return fail(fmt.Errorf("%w: that is no data directory; name it with --data", err))
 	}
-	if err := migrations.Current(dir, lockName); err != nil {
-		return fail(err)
+	former := migrations.Current(dir, lockName)
+	if former != nil && !errors.Is(former, migrations.ErrOlder) {
+		return fail(former)
 	}
 	files, err := OpenDir(dir)
 	if err != nil {
@@ -105,7 +108,12 @@ func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgres
 	if err != nil {
 		return BackupProgress{}, err
 	}
-	return b.run(func() error { return b.planStopped() })
+	return b.run(func() error {
+		if err := b.planStopped(); err != nil || former != nil || to.Lacks == nil {
+			return err
+		}
+		return b.checkNamed()
+	})
 }
 
 // planBackup finds out what the index speaks of now, and keeps a read transaction for its copy, which is all that must be of one moment: of the log it is the
@@ -208,7 +216,7 @@ func (ix *index) begin() (*bbolt.Tx, error) {
 // planStopped lists the files of a store that no process has open. What may be written again, or cut by a repair, is not linked: the newest segment.
 func (b *backup) planStopped() error {
 	newest, err := newestSegment(b.from)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, dir := range []string{"log", "chunks", "incoming"} {
@@ -246,6 +254,58 @@ func (b *backup) planStopped() error {
 		b.add(backupFile{name: e.Name(), length: uint64(info.Size())})
 	}
 	b.progress.Sessions = countRows(filepath.Join(b.fromDir, presentIndex(b.from)))
+	return nil
+}
+
+// checkNamed tells of what the index names whether it is among the files, as long as it is to be.
+func (b *backup) checkNamed() error {
+	lengths := make(map[string]uint64, len(b.list))
+	log := false
+	for _, f := range b.list {
+		lengths[f.name] = f.length
+		log = log || strings.HasPrefix(f.name, "log/")
+	}
+	look := func(name string, want uint64) {
+		if got, ok := lengths[name]; !ok {
+			b.to.Lacks(name + ": it is gone")
+		} else if got < want {
+			b.to.Lacks(fmt.Sprintf("%s: %d bytes long, want %d", name, got, want))
+		}
+	}
+	err := readIndex(filepath.Join(b.fromDir, presentIndex(b.from)), func(ix *index, tx *bbolt.Tx) error {
+		if err := ix.checkIn(tx); err != nil {
+			return err
+		}
+		applied := ix.state.Applied
+		if applied.Segment != 0 && tx.Bucket(bucketSegments).Get(idKey(applied.Segment)) == nil {
+			look(segmentName(applied.Segment), applied.Offset)
+		}
+		if err := tx.Bucket(bucketSegments).ForEach(func(k, v []byte) error {
+			var row segmentRow
+			row.decode(v)
+			want := row.size
+			if idOf(k) == applied.Segment {
+				want = max(want, applied.Offset)
+			}
+			look(generationName(idOf(k), row.generation), want)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return tx.Bucket(bucketChunks).ForEach(func(k, v []byte) error {
+			var row chunkRow
+			row.decode(v)
+			look(chunkName(k), uint64(row.length))
+			return nil
+		})
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !log: // nothing was captured yet
+	case errors.Is(err, fs.ErrNotExist):
+		b.to.Lacks("index.db: it is gone; a start makes it again from the log, without shares")
+	case err != nil:
+		b.to.Lacks(fmt.Sprintf("index.db: %v", err))
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -462,6 +463,71 @@ func TestBackupOfStoppedStore(t *testing.T) {
 	holds(t, killed, bodies)
 	if _, err := storage.BackupStopped(context.Background(), t.TempDir(), storage.BackupTo{Dir: filepath.Join(t.TempDir(), "no")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// TestBackupOfDamagedStore: what is gone is told, and what there is is backed up.
+func TestBackupOfDamagedStore(t *testing.T) {
+	whole := t.TempDir()
+	s := openStore(t, whole)
+	fill(t, s, 30)
+	s.Close()
+	first := func(t *testing.T, pattern string) string {
+		t.Helper()
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatal(pattern, err)
+		}
+		return names[0]
+	}
+	log := func(t *testing.T, dir string) string { return first(t, filepath.Join(dir, "log", "*")) }
+	chunk := func(t *testing.T, dir string) string { return first(t, filepath.Join(dir, "chunks", "*", "*")) }
+	remove := func(find func(*testing.T, string) string) func(*testing.T, string) error {
+		return func(t *testing.T, dir string) error { return os.Remove(find(t, dir)) }
+	}
+	shorten := func(find func(*testing.T, string) string) func(*testing.T, string) error {
+		return func(t *testing.T, dir string) error { return os.Truncate(find(t, dir), 1000) }
+	}
+	index := func(_ *testing.T, dir string) string { return filepath.Join(dir, "index.db") }
+	for name, test := range map[string]struct {
+		damage func(t *testing.T, dir string) error
+		told   string
+	}{
+		"nothing":         {func(*testing.T, string) error { return nil }, ""},
+		"no segment":      {remove(log), "log/000001: it is gone"},
+		"a short segment": {shorten(log), "log/000001: 1000 bytes long, want "},
+		"no log":          {func(_ *testing.T, dir string) error { return os.RemoveAll(filepath.Join(dir, "log")) }, "log/000001: it is gone"},
+		"no chunk":        {remove(chunk), ": it is gone"},
+		"a short chunk":   {shorten(chunk), ": 1000 bytes long, want "},
+		"no chunks":       {func(_ *testing.T, dir string) error { return os.RemoveAll(filepath.Join(dir, "chunks")) }, ": it is gone"},
+		"no index":        {remove(index), "index.db: it is gone"},
+		"a short index":   {shorten(index), "index.db: "},
+		"a damaged index": {func(t *testing.T, dir string) error {
+			f, err := os.OpenFile(index(t, dir), os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt(bytes.Repeat([]byte("Z"), 60_000), 20_000)
+			return errors.Join(err, f.Close())
+		}, "index.db: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+			if err := errors.Join(os.CopyFS(dir, os.DirFS(whole)), test.damage(t, dir)); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			_, err := storage.BackupStopped(t.Context(), dir, storage.BackupTo{Dir: to, Lacks: func(problem string) { told = append(told, problem) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := strings.Join(told, "\n"); (test.told == "") != (all == "") || !strings.Contains(all, test.told) {
+				t.Errorf("it says %q, want %q", all, test.told)
+			}
+			if _, err := os.Stat(filepath.Join(to, "format")); err != nil {
+				t.Errorf("no backup: %v", err)
+			}
+		})
 	}
 }
 

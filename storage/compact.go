@@ -125,7 +125,7 @@ func planCompact(dir string) (p CompactPlan, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil {
 		return p, fmt.Errorf("%w: that is no data directory; name it with --data", err)
 	}
-	if err := migrations.Check(dir, lockName); err != nil {
+	if err := migrations.Current(dir, lockName); err != nil {
 		return p, err
 	}
 	files, err := OpenDir(dir)
