@@ -52,6 +52,18 @@ func (s *Store) dropBallast() bool {
 	return err == nil
 }
 
+// makeWay makes room for records on a disk that refused one with err: bodies take nothing more, what the log has of them in memory is given up, as it lies before
+// the next record, and the ballast goes. It reports whether that may have made room. s.committing is held.
+func (s *Store) makeWay(err error) bool {
+	s.room.stop()
+	s.problem(err)
+	shed := s.log.holdsPieces()
+	if shed {
+		s.logFailed(err)
+	}
+	return s.dropBallast() || shed
+}
+
 // makingRoom does a step of the start. Where the disk is full for it, it is done again without the ballast.
 func (s *Store) makingRoom(step func() error) error {
 	err := step()

@@ -57,7 +57,7 @@ func (s *Store) commit() error {
 	s.committing.Lock()
 	defer s.committing.Unlock()
 	err := s.tryCommit()
-	if diskFull(err) && s.dropBallast() {
+	if diskFull(err) && s.makeWay(err) {
 		err = s.tryCommit()
 	}
 	if err != nil {

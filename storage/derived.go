@@ -27,7 +27,7 @@ const (
 	derivedReserve = 1 << 30
 
 	// spaceStep is after how many bytes the space is looked at again.
-	spaceStep = 4 << 20
+	spaceStep = 256 << 10
 )
 
 // Errors of deriving, which DerivedReader.Err returns.

@@ -50,11 +50,12 @@ func (s *Store) writeIncoming(r *Recording, side Side, p []byte) (int, error) {
 	}
 	in := b.incoming
 	p = p[:min(len(p), in.room(), int(in.marked+markInterval-in.length))]
-	if err := s.room.take(len(p)); err != nil {
-		return 0, err
-	}
-	length, crc, err := in.write(p)
-	if err != nil {
+	var length uint64
+	var crc uint32
+	if err := s.room.spend(len(p), func() (err error) {
+		length, crc, err = in.write(p)
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	r.mu.Lock()
@@ -115,34 +116,13 @@ func (s *Store) seal(r *Recording, side Side) {
 // moveFromLog copies a body that has outgrown the log from there to an incoming file, which takes its place.
 func (s *Store) moveFromLog(r *Recording, side Side) error {
 	b := &r.bodies[side]
-	old := b.runs
-	if err := s.room.take(int(b.disk)); err != nil {
-		return err
-	}
 	in, err := s.newIncoming(r, side, 0)
 	if err != nil {
 		return err
 	}
-	buf := NewBuffer()
-	defer buf.Free()
-	for _, from := range old {
-		for at := from.start; at < from.start+from.length; {
-			n, err := s.readRun(from, buf.B, at)
-			if err != nil {
-				s.discard(in)
-				return err
-			}
-			length, crc, err := in.write(buf.B[:n])
-			if err != nil {
-				s.discard(in)
-				return err
-			}
-			r.mu.Lock() // the committer may be marking it
-			in.length, in.crc = length, crc
-			s.incomings.bytes.Add(uint64(n))
-			r.mu.Unlock()
-			at += uint64(n)
-		}
+	if err := s.room.spend(int(b.disk), func() error { return s.copyRuns(in, b.runs) }); err != nil {
+		s.discard(in)
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,6 +131,30 @@ func (s *Store) moveFromLog(r *Recording, side Side) error {
 		return errLost
 	}
 	b.runs = []run{{length: in.length, in: in}}
+	return nil
+}
+
+// copyRuns writes bytes that are in the log to an incoming file.
+func (s *Store) copyRuns(in *incoming, runs []run) error {
+	buf := NewBuffer()
+	defer buf.Free()
+	for _, from := range runs {
+		for at := from.start; at < from.start+from.length; {
+			n, err := s.readRun(from, buf.B, at)
+			if err != nil {
+				return err
+			}
+			length, crc, err := in.write(buf.B[:n])
+			if err != nil {
+				return err
+			}
+			in.rec.mu.Lock() // the committer may be marking it
+			in.length, in.crc = length, crc
+			s.incomings.bytes.Add(uint64(n))
+			in.rec.mu.Unlock()
+			at += uint64(n)
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -254,6 +255,13 @@ func (l *log) sync() error {
 	return nil
 }
 
+// holdsPieces reports whether bytes of bodies are in memory only.
+func (l *log) holdsPieces() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.queue, func(rec *record) bool { return rec.kind == recordPiece && l.written.before(rec.at.end()) })
+}
+
 // abandon gives up what was appended since the last good sync, after one that failed: the kernel may have dropped any of it, and
 // another sync would prove nothing. The next record begins a segment whose head says where the last one ends.
 // It returns the records that are lost, and the files of which nothing counts.
@@ -265,6 +273,9 @@ func (l *log) abandon(err error) (good position, lost []*record, files []string)
 	for _, seg := range l.unsynced {
 		if seg.file == nil {
 			continue
+		}
+		if seg.number == l.good.Segment && diskFull(err) {
+			_ = seg.file.Truncate(int64(l.good.Offset)) // for the room; what is beyond does not count
 		}
 		seg.file.Close()
 		if seg.number > l.good.Segment {

@@ -32,6 +32,8 @@ type room struct {
 	left int  // bytes that may be written before the disk is asked again
 	full bool // bodies are refused until twice the headroom is free, so that the next one is not cut at once
 
+	spending sync.RWMutex // held for reading while bytes of a body are written to a file
+
 	refused time.Time // when the disk refused a body, whatever it says that it has left
 	low     bool      // not even sessions without bodies are begun
 }
@@ -48,6 +50,25 @@ func (r *room) take(n int) error {
 	}
 	r.left -= n
 	return nil
+}
+
+// spend has write put n bytes of a body into a file, and is errNoRoom where they would take from the headroom.
+func (r *room) spend(n int, write func() error) error {
+	r.spending.RLock()
+	defer r.spending.RUnlock()
+	if err := r.take(n); err != nil {
+		return err
+	}
+	return write()
+}
+
+// stop says that not even a record fitted. It takes back what was granted to bodies, and waits for what is being written of them: what comes free is for records.
+func (r *room) stop() {
+	r.mu.Lock()
+	r.refused, r.left, r.full, r.low = time.Now(), 0, true, true
+	r.mu.Unlock()
+	r.spending.Lock()
+	defer r.spending.Unlock()
 }
 
 // refuse says that the disk refused a body for want of room.

@@ -25,7 +25,16 @@ const (
 func (s *Store) PutSetting(name string, record []byte) error {
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	if err := s.putSetting(name, record); err != nil {
+	err := s.putSetting(name, record)
+	if diskFull(err) {
+		s.committing.Lock()
+		way := s.makeWay(err)
+		s.committing.Unlock()
+		if way {
+			err = s.putSetting(name, record)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("put setting %s: %w", name, err)
 	}
 	return nil
