@@ -77,7 +77,7 @@ func TestKilledWhileDeletingMany(t *testing.T) {
 	last := uint64(0) // the newest id that is known to be gone
 	for round := range 3 {
 		p := harness.Start(t, dir)
-		if err := p.Do(http.MethodPost, "/api/deletions", "{}", nil); err != nil {
+		if err := p.Do(http.MethodPost, "/api/deletions", `{"all":true}`, nil); err != nil {
 			t.Fatal(err)
 		}
 		var told deleting

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"millpond/storage"
 )
@@ -134,7 +137,16 @@ func (d *deletions) list() (all []Deletion) {
 }
 
 type deleteInput struct {
-	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
+	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL, not blank. Left out: every session."`
+}
+
+// Resolve refuses a filter that is given and blank, as a script gives it whose variable is not set: it would delete everything.
+func (in *deleteInput) Resolve(ctx huma.Context) []error {
+	url := ctx.URL()
+	if url.Query().Has("filter") && strings.TrimSpace(in.Filter) == "" {
+		return []error{&huma.ErrorDetail{Location: "query.filter", Message: "The filter is blank. Leave it out to delete every session.", Value: in.Filter}}
+	}
+	return nil
 }
 
 func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[Deleted], error) {
@@ -153,6 +165,9 @@ func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[D
 type startDeletionInput struct{ Body DeletionRequest }
 
 func (s *Server) startDeletion(_ context.Context, in *startDeletionInput) (*answer[Deletion], error) {
+	if blank := strings.TrimSpace(in.Body.Filter) == ""; blank != in.Body.All {
+		return nil, problem(http.StatusUnprocessableEntity, "Say what is to go: a filter that is not blank, or all, and not both.")
+	}
 	one, err := s.deletions.start(s.ctx, in.Body.Filter)
 	if err != nil {
 		return nil, err

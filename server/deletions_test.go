@@ -48,7 +48,7 @@ func TestDeletionIsToldOfAndCancelled(t *testing.T) {
 	}
 
 	var waiting Deletion
-	r.json(r.call("POST", "/api/deletions", `{}`), 202, &waiting)
+	r.json(r.call("POST", "/api/deletions", `{"all":true}`), 202, &waiting)
 	if all = r.deletions(); len(all) != 2 || all[1].Running || all[1].Total != 200-all[0].Done {
 		t.Errorf("got %+v", all)
 	}
@@ -98,7 +98,7 @@ func TestDeletionsWaitAndEnd(t *testing.T) {
 	for range maxDeletions {
 		r.json(r.call("POST", "/api/deletions", `{"filter":"none.test"}`), 202, nil)
 	}
-	if res := r.call("POST", "/api/deletions", `{}`); res.StatusCode != 503 || !strings.Contains(r.text(res), "cancel one") {
+	if res := r.call("POST", "/api/deletions", `{"all":true}`); res.StatusCode != 503 || !strings.Contains(r.text(res), "cancel one") {
 		t.Errorf("one too many: %s", res.Status)
 	}
 	if r.store.Status().Sessions != 1 {
@@ -107,7 +107,7 @@ func TestDeletionsWaitAndEnd(t *testing.T) {
 	<-r.server.deletions.turn
 	eventually(t, "all had their turn", func() bool { return len(r.deletions()) == 0 })
 	r.server.deletions.turn <- struct{}{}
-	r.json(r.call("POST", "/api/deletions", `{}`), 202, nil) // ends with the server, which waits for it
+	r.json(r.call("POST", "/api/deletions", `{"all":true}`), 202, nil) // ends with the server, which waits for it
 }
 
 // A deletion that fails is told of until somebody has seen it.

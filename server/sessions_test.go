@@ -116,6 +116,19 @@ func TestDeleteSessions(t *testing.T) {
 	if res := r.call("DELETE", "/api/sessions?fitler=odd", ""); res.StatusCode != 422 {
 		t.Errorf("a misspelt filter: got %s", res.Status)
 	}
+	for _, blank := range []string{"", "%20", "%20%09", "%20&filter=odd.test"} {
+		if res := r.call("DELETE", "/api/sessions?filter="+blank, ""); res.StatusCode != 422 || !strings.Contains(r.text(res), "blank") {
+			t.Errorf("a blank filter: got %s", res.Status)
+		}
+	}
+	for _, body := range []string{`{}`, `{"filter":""}`, `{"filter":" \n"}`, `{"all":false}`, `{"all":true,"filter":"odd.test"}`} {
+		if res := r.call("POST", "/api/deletions", body); res.StatusCode != 422 {
+			t.Errorf("%s: got %s", body, res.Status)
+		}
+	}
+	if got := left(); got != 2*deleteStep+9 {
+		t.Errorf("%d are left", got)
+	}
 	if got, want := deleted("DELETE", "/api/sessions?filter=odd.test").Deleted, deleteStep+5; got != want || left() != deleteStep+4 {
 		t.Errorf("by filter: got %d and %d left, want %d", got, left(), want)
 	}

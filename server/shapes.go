@@ -188,9 +188,10 @@ type Deleted struct {
 	Deleted int `json:"deleted"`
 }
 
-// DeletionRequest says which sessions are to go.
+// DeletionRequest says which sessions are to go: those of a filter, or all.
 type DeletionRequest struct {
-	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"Plain text: a part of the URL. Empty: every session."`
+	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"Plain text: a part of the URL, not blank. Left out with all."`
+	All    bool   `json:"all,omitempty" doc:"Every session."`
 }
 
 // Deletion is a deletion of many sessions that runs, waits for its turn, or failed.

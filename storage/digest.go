@@ -99,7 +99,7 @@ func (s *Store) hashIdle(ctx context.Context, job digestJob) []byte {
 	defer b.Close()
 	sum, err := hashBody(b, func() error { return s.idle(ctx) })
 	if err != nil {
-		if ctx.Err() == nil {
+		if _, gone := s.Session(job.id); ctx.Err() == nil && !errors.Is(gone, fs.ErrNotExist) { // one that was deleted meanwhile has nothing to hash
 			s.logger.Warn("hash body", "session", job.id, "side", job.side, "error", err)
 		}
 		return nil

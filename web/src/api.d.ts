@@ -642,7 +642,9 @@ export interface components {
             total?: number;
         };
         DeletionRequest: {
-            /** @description Plain text: a part of the URL. Empty: every session. */
+            /** @description Every session. */
+            all?: boolean;
+            /** @description Plain text: a part of the URL, not blank. Left out with all. */
             filter?: string;
         };
         ErrorDetail: {
@@ -1680,7 +1682,7 @@ export interface operations {
     "delete-sessions": {
         parameters: {
             query?: {
-                /** @description Plain text: a part of the URL. Empty: every session. */
+                /** @description Plain text: a part of the URL, not blank. Left out: every session. */
                 filter?: string;
             };
             header?: never;

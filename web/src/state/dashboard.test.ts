@@ -82,7 +82,7 @@ describe("deleting", () => {
 		await dashboard.deleteAll("");
 		expect(dashboard.inspecting.get()).toBe(false);
 		expect(dashboard.session.state.get().id).toBeUndefined();
-		expect(asked).toEqual([{ filter: "a&b" }, {}]);
+		expect(asked).toEqual([{ filter: "a&b" }, { all: true }]);
 	});
 
 	test("many, and is cancelled, which is no mistake where it has ended", async () => {

@@ -124,10 +124,10 @@ export class Dashboard {
 		});
 	}
 
-	/** Begins to delete every session that matches the filter; every one where it is empty. The status tells how far that is. */
+	/** Begins to delete every session that matches the filter; every one where it is blank. The status tells how far that is. */
 	async deleteAll(filter: string): Promise<void> {
 		await this.attempt(async () => {
-			await this.api.post<Deletion>("deletions", filter === "" ? {} : { filter });
+			await this.api.post<Deletion>("deletions", filter.trim() === "" ? { all: true } : { filter });
 			this.list.unselect();
 			this.closeInspector();
 		});
