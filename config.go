@@ -110,11 +110,26 @@ type fault struct {
 	err  error
 }
 
+var errEmpty = errors.New("it is empty: give it a value, or leave it out")
+
+// emptyItems keeps what kong would drop of the text of a list: that it is empty, or ends with a comma. faults refuses it.
+var emptyItems = kong.KindMapper(reflect.Slice, kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+	token := ctx.Scan.Pop()
+	if text, ok := token.Value.(string); ok && (text == "" || strings.HasSuffix(text, ",")) {
+		token.Value = text + ","
+	}
+	ctx.Scan.PushToken(token)
+	return lists.Decode(ctx, target)
+}))
+
+// lists is how kong reads a list.
+var lists = kong.NewRegistry().RegisterDefaults().ForType(reflect.TypeFor[[]string]())
+
 // faults judges a setting's value. It is the one place that does, wherever the value stands.
 func faults(value reflect.Value) (all []fault) {
 	if value.Kind() != reflect.Slice {
 		if value.Kind() == reflect.String && value.Len() == 0 {
-			return []fault{{0, errors.New("it is empty: give it a value, or leave it out")}}
+			return []fault{{0, errEmpty}}
 		}
 		if c, ok := value.Addr().Interface().(checker); ok {
 			if err := c.check(); err != nil {
@@ -127,6 +142,10 @@ func faults(value reflect.Value) (all []fault) {
 		return []fault{{settings.MaxEntries, fmt.Errorf("this is one too many of %d: %d are the most", value.Len(), settings.MaxEntries)}}
 	}
 	for i := range value.Len() {
+		if item := value.Index(i); item.Kind() == reflect.String && item.Len() == 0 {
+			all = append(all, fault{i, errEmpty})
+			continue
+		}
 		if c, ok := value.Index(i).Addr().Interface().(checker); ok {
 			if err := c.check(); err != nil {
 				all = append(all, fault{i, err})

@@ -166,10 +166,13 @@ func TestWrongConfigIsRefused(t *testing.T) {
 				t.Errorf("%s has the variables %q, want one", flag.Name, flag.Envs)
 				continue
 			}
-			if !flag.IsSlice() && !flag.IsBool() {
+			if !flag.IsBool() {
 				why := "it is empty"
-				if flag.Tag.Type == "path" { // relative to where it was started
+				switch {
+				case flag.Tag.Type == "path": // relative to where it was started
 					why = "is a directory"
+				case flag.Name == "client-cert", flag.Name == "min-tls":
+					why = `"" is not HOST=`
 				}
 				row = append(row, wrongValue{"", why})
 			}
@@ -244,6 +247,21 @@ func TestWrongFileIsRefused(t *testing.T) {
 	large := writeConfig(t, strings.Repeat("# a comment\n", maxConfig/10))
 	if _, err := readConfig(large); err == nil || !strings.Contains(err.Error(), "are the most") {
 		t.Errorf("a settings file beyond %d bytes: %v", maxConfig, err)
+	}
+}
+
+// An empty item of a list is refused wherever it stands in it.
+func TestEmptyItemIsRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"--no-proxy=a.example,"},
+		{"--no-proxy=,a.example"},
+		{"--no-proxy=a.example", "--no-proxy="},
+		{"--no-proxy=", "--no-proxy=a.example"},
+	} {
+		out, err := bounded(t, append(args, "--data", t.TempDir(), "--proxy", "127.0.0.1:0", "--dashboard", "127.0.0.1:0")...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--no-proxy: it is empty") {
+			t.Errorf("%q: %v: %.2000s", args, err, out)
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ func run(args []string, out, errOut io.Writer) error {
 		kong.Name("millpond"),
 		kong.Description("A capture proxy with a web dashboard: see every HTTP session, with bodies of any size, live and kept. Without a command it serves: `millpond serve --help` lists the flags."),
 		kong.Vars{"data": defaultData()},
+		emptyItems,
 		kong.Writers(out, errOut),
 	)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 const (
 	socksVersion = 5
+	socks4       = 4 // the version before, also 4a; not served
 
 	socksNoAuth       = 0x00
 	socksPassword     = 0x02 // RFC 1929

@@ -29,6 +29,11 @@ func (p *Proxy) serveWayIn(ctx context.Context, c *conn) {
 		c.Close()
 	case first == socksVersion && c.under.reverse == nil:
 		p.serveSOCKS(ctx, c)
+	case first == socks4 && c.under.reverse == nil:
+		p.record(storage.Session{Client: c.client, Scheme: "tcp", Host: c.under.raw.LocalAddr().String(), Protocol: "TCP", Timing: storage.Timing{Started: time.Now()}},
+			storage.Failed, "SOCKS4 is not spoken: use SOCKS5")
+		c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // request rejected
+		lingerClose(c)
 	case c.under.reverse != nil && p.speaksHTTP2(c, first):
 		p.serveReverseHTTP2(ctx, c)
 	default:

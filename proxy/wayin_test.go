@@ -241,6 +241,18 @@ func TestSOCKSByteByByte(t *testing.T) {
 	}
 }
 
+// A client of SOCKS4 is told at once, in its own words, and there is a row.
+func TestSOCKS4(t *testing.T) {
+	p := startProxy(t, Config{})
+	out, code := run(t, "", "curl", "-sS", "--socks4a", p.addr, "http://a.example/")
+	if code == 0 || !strings.Contains(out, "rejected") {
+		t.Errorf("curl ended with %d: %s", code, out)
+	}
+	if s := p.next(); s.State != storage.Failed || s.Host != p.addr || !strings.Contains(s.Error, "use SOCKS5") {
+		t.Errorf("session %+v", s)
+	}
+}
+
 // A server that speaks first, as SSH's does, is heard through SOCKS5 as through CONNECT.
 func TestSOCKSServerSpeaksFirst(t *testing.T) {
 	const banner = "SSH-2.0-OpenSSH_9.2p1\r\n"
