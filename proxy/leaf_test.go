@@ -149,13 +149,14 @@ func TestLeavesStayWithinTheirLimit(t *testing.T) {
 	}
 }
 
-// Ten thousand CONNECTs, each to another name: every client gets the certificate of its own, and what is kept stays bounded.
+// Ten thousand CONNECTs, each to a host of its own: every client gets the certificate of its own, and what is kept stays bounded.
 func TestManyHosts(t *testing.T) {
 	names := 10_000
 	if testing.Short() {
-		names = leafLimit + 100
+		names = 2 * leafLimit
 	}
-	addr := upstreamTLS(t, &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "*.many.example")}}, func(c *tls.Conn) { c.Close() })
+	config := &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "*.many.localhost")}}
+	_, port, _ := net.SplitHostPort(startUglyOrigin(t, func(c net.Conn) { tls.Server(c, config).Handshake() })) // it holds nothing of connections that ended
 	p := startProxy(t, Config{})
 	roots := x509.NewCertPool()
 	roots.AddCert(testCA().Certificate())
@@ -166,24 +167,33 @@ func TestManyHosts(t *testing.T) {
 		}
 		defer c.Close()
 		c.SetDeadline(time.Now().Add(patience))
-		fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr)
-		if _, err := readHead(bufio.NewReaderSize(c, 16), 1<<10); err != nil { // nothing follows before the client speaks
+		fmt.Fprintf(c, "CONNECT %s:%s HTTP/1.1\r\nHost: %[1]s:%[2]s\r\n\r\n", name, port) // below localhost: this machine
+		if _, err := readHead(bufio.NewReaderSize(c, 16), 1<<10); err != nil {            // nothing follows before the client speaks
 			return err
 		}
 		return tls.Client(c, &tls.Config{ServerName: name, RootCAs: roots}).Handshake()
 	}
-	var next atomic.Int64
-	var clients sync.WaitGroup
-	for range 8 {
-		clients.Go(func() {
-			for n := next.Add(1); n <= int64(names) && !t.Failed(); n = next.Add(1) {
-				if err := ask(fmt.Sprintf("host-%d.many.example", n)); err != nil {
-					t.Errorf("host %d: %v", n, err)
+	run := func(from, to int) {
+		var next atomic.Int64
+		next.Store(int64(from))
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for n := next.Add(1); n <= int64(to) && !t.Failed(); n = next.Add(1) {
+					if err := ask(fmt.Sprintf("host-%d.many.localhost", n)); err != nil {
+						t.Errorf("host %d: %v", n, err)
+					}
 				}
-			}
-		})
+			})
+		}
+		clients.Wait()
+		p.quiet()
 	}
-	clients.Wait()
+	first := leafLimit + 100 // the leaves are at their bound
+	run(0, first)
+	before, sessions := holdings(), p.sessions()
+	run(first, names)
+	checkHoldings(t, before, uint64(2<<20+512*(p.sessions()-sessions))) // the index of each session, with a host that no other has. A leaf would be 6 KB
 	got := testCA().current().leaves.kept.Len()
 	if got != leafLimit {
 		t.Errorf("%d leaves are kept, want %d", got, leafLimit)

@@ -41,7 +41,7 @@ var furtherSections = []furtherSection{
 		row("One body of 1 GiB, over each protocol: memory is flat", shown("e2e", "TestOneGiB")),
 		row("Three hundred clients at once, over each protocol: memory is bounded", shown("e2e", "TestMemoryOfManyClients")),
 		row("Connections that both sides end in every ugly way leave no goroutine, descriptor or memory", shown("proxy", "TestUglyConnectionsLeaveNothing")),
-		row("Many hosts, one CONNECT each: every certificate is right, and the cache of leaves is bounded", shown("proxy", "TestManyHosts")),
+		row("Many hosts, one CONNECT each: every certificate is right, and the cache of leaves and memory are bounded", shown("proxy", "TestManyHosts")),
 		row("10,000 WebSocket messages without a pause: all are listed, also after SIGKILL", shown("e2e", "TestTenThousandMessagesWithoutAPause")),
 		row("50,000 requests on one HTTP/2 connection, an eighth of them reset", shown("proxy", "TestHTTP2ManyRequestsOnOneConnection")),
 		row("A slow reader; a hundred HTTP/2 streams of which none is read", shown("e2e/wire", "TestWire/slow-client"), shown("e2e", "TestUnreadStreams")),

@@ -22,6 +22,7 @@ import (
 type opening struct {
 	extensions string // Sec-WebSocket-Extensions, which the origin agrees to
 	early      string // frames that the client sends before it has an answer
+	name       string // of the origin, over HTTP/1; empty: its address
 }
 
 // socketFields are what a client's handshake carries besides; all of it must reach the origin.
@@ -50,13 +51,13 @@ func (r *run) socket(o opening, serve func(*socket) error) *socket {
 	}
 	answer += "\r\n"
 	var addr string
-	addr = r.listen(func(c *conn) error {
+	addr = hostNamed(o.name, r.listen(func(c *conn) error {
 		if err := c.expect("GET " + r.path + " HTTP/1.1\r\nHost: " + addr + "\r\n" + fields + "\r\n"); err != nil {
 			return err
 		}
 		c.send(answer)
 		return serve(&socket{r: c.r, w: c, c: c, masked: false})
-	})
+	}))
 	c := r.dial(addr)
 	c.send("GET " + r.target(addr, r.path) + " HTTP/1.1\r\nHost: " + addr + "\r\n" + fields + "\r\n" + o.early)
 	if err := c.expect(answer); err != nil {

@@ -59,6 +59,12 @@ var tlsCases = []wireCase{
 		http:      not(noTLS), https: shown("proxy", "TestClientCertificate"), http2: not("The certificate is shown in the TLS handshake, before the protocol begins: `https` shows it."),
 	},
 	{
+		slug: "renegotiation", sources: "",
+		elsewhere: "An upstream that negotiates anew, as older ones do before they ask for a certificate, ends the exchange without a word on why.",
+		here:      "For a host with `--min-tls` or `--client-cert` it works; elsewhere the client gets a 502 that names the cause, and so does the row.",
+		http:      not(noTLS), https: shown("proxy", "TestRenegotiation"), http2: not("HTTP/2 forbids renegotiation (RFC 9113, section 9.2.1)."),
+	},
+	{
 		slug: "ech", sources: "saucesteals/utlsproxy#9",
 		elsewhere: "With a server that speaks ECH the handshake ends with `server sent ECH retry configs`.",
 		here:      "The handshake with such a server works. A client that offers ECH to us is told, by the protocol's own means, to do without (RFC 9849, section 6.1.6), and then is served.",

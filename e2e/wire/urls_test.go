@@ -20,9 +20,8 @@ var urlCases = []wireCase{
 	{
 		slug: "idn", sources: "mitmproxy/mitmproxy#4622",
 		elsewhere: "A host name beyond ASCII ends a WebSocket's handshake with an exception.",
-		here:      "The name is in Punycode on the wire, and its certificate is for that; the session shows it in Unicode beside.",
-		http:      not("Without TLS nothing is made of the name: it passes in Host as the client wrote it, as the case `names-keep-their-case` shows."),
-		https:     by(idn), http2: by(idn),
+		here:      "The name is in Punycode on the wire, and its certificate is for that; the session shows it in Unicode beside. In the clear a name in UTF-8 passes as it was typed, a WebSocket's too.",
+		http:      by(idnTyped), https: by(idn), http2: by(idn),
 	},
 	wireCase{
 		slug: "ipv6", sources: "httptoolkit/mockttp#201 mitmproxy/mitmproxy#8326",
@@ -132,6 +131,49 @@ func idn(r *run) {
 	if s.Host != name || told.Unicode != "münchen.example" {
 		r.Errorf("session tells %q and %q", s.Host, told.Unicode)
 	}
+}
+
+// idnTyped asks in the clear for a name in UTF-8, by a request and by a WebSocket.
+func idnTyped(r *run) {
+	const name = "münchen.localhost"
+	var addr string
+	addr = hostNamed(name, r.listen(func(c *conn) error {
+		if err := c.expect("GET " + r.path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"); err != nil {
+			return err
+		}
+		c.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+		return nil
+	}))
+	c := r.dial(addr)
+	c.send("GET http://" + addr + r.path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n")
+	r.must(c.expect("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"))
+	s := r.session()
+	r.expectDone(s, 204)
+	if s.Host != addr {
+		r.Errorf("session tells %q, want %q", s.Host, addr)
+	}
+
+	part := *r
+	part.path += "/socket"
+	w := part.socket(opening{name: name}, func(s *socket) error {
+		if err := s.expect(final|text, "grüß"); err != nil {
+			return err
+		}
+		return s.goodbye()
+	})
+	w.send(final|text, "grüß")
+	part.close(w)
+	if s := part.session(); s.Status != 101 || !strings.HasPrefix(s.Host, name+":") {
+		part.Errorf("session with status %d, host %q", s.Status, s.Host)
+	}
+}
+
+// hostNamed returns the address with another name for its host; the address itself for none.
+func hostNamed(name, addr string) string {
+	if name == "" {
+		return addr
+	}
+	return name + addr[strings.LastIndexByte(addr, ':'):]
 }
 
 func ipv6(r *run) {

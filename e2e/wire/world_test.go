@@ -86,6 +86,18 @@ func (c *conn) expect(want string) error {
 	return nil
 }
 
+// reset ends the connection by a reset, without TLS's goodbye.
+func (c *conn) reset() error {
+	below := c.Conn
+	if secure, ok := below.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	if err := below.(*net.TCPConn).SetLinger(0); err != nil {
+		return err
+	}
+	return below.Close()
+}
+
 // head reads up to and with an empty line.
 func (c *conn) head() (string, error) {
 	var head strings.Builder
