@@ -137,6 +137,72 @@ var uglyAnswers = []func(c net.Conn){
 	},
 }
 
+// uglySecure are what clients speak once the TLS handshake is done, and how each is cut; one of each for each of the other.
+var (
+	uglySecure = []struct{ alpn, begin string }{
+		{"http/1.1", "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"},
+		{"http/1.1", "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nsome"},
+		{"http/1.1", "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"},
+		{"h2", http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x04\x00\x00\x00\x01\x83\x84\x87"}, // SETTINGS, and a POST without its body
+	}
+	uglyCuts = []func(c net.Conn, tc *tls.Conn){
+		func(_ net.Conn, tc *tls.Conn) { tc.Close() },
+		func(c net.Conn, _ *tls.Conn) { c.Close() },
+		func(c net.Conn, _ *tls.Conn) { reset(c) },
+		func(_ net.Conn, tc *tls.Conn) { tc.CloseWrite(); some(tc) },
+		func(c net.Conn, tc *tls.Conn) { halfClose(c); some(tc) },
+		func(c net.Conn, tc *tls.Conn) { io.WriteString(tc, "\x01\x85some"); reset(c) }, // in a WebSocket's frame; else what fits nowhere
+	}
+)
+
+// cutSecure does the n-th of them, and returns why there was no handshake.
+func cutSecure(c net.Conn, addr string, n int) error {
+	way := uglySecure[n%len(uglySecure)]
+	uglyTunnel(c, addr)
+	tc := tls.Client(c, &tls.Config{ServerName: "a.test", InsecureSkipVerify: true, NextProtos: []string{way.alpn}})
+	if err := tc.Handshake(); err != nil {
+		return err
+	}
+	io.WriteString(tc, way.begin)
+	if n/len(uglySecure)%2 == 0 { // the others do not wait
+		some(tc)
+	}
+	uglyCuts[n/len(uglySecure)/2%len(uglyCuts)](c, tc)
+	return nil
+}
+
+// answerSecure is an origin over TLS that begins to answer, and ends as badly.
+func answerSecure(c net.Conn, config *tls.Config, n int64) {
+	tc := tls.Server(c, config)
+	if tc.Handshake() != nil {
+		return
+	}
+	if tc.ConnectionState().NegotiatedProtocol == "h2" {
+		io.WriteString(tc, "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		some(tc)
+		io.WriteString(tc, "\x00\x00\x01\x01\x04\x00\x00\x00\x01\x88"+"\x00\x00\x04\x00\x00\x00\x00\x00\x01some")
+	} else {
+		head := make([]byte, 512)
+		got, _ := tc.Read(head)
+		if strings.Contains(string(head[:got]), "websocket") {
+			io.WriteString(tc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\x01\x04some")
+		} else {
+			io.WriteString(tc, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome")
+		}
+	}
+	switch n % 4 {
+	case 0:
+		tc.Close()
+	case 1:
+		reset(c)
+	case 2:
+		tc.CloseWrite()
+		io.Copy(io.Discard, tc)
+	default:
+		io.Copy(io.Discard, tc)
+	}
+}
+
 func halfClose(c net.Conn) { c.(*net.TCPConn).CloseWrite() }
 
 // reset has the connection's end be a reset. Whoever opened it closes it.
@@ -166,7 +232,7 @@ func (o *oneWrite) Write(p []byte) (int, error) {
 	return o.Conn.Write(p)
 }
 
-// TestUglyConnectionsLeaveNothing opens connections that both sides end in every ugly way. A first part of them fills caches and pools; after all the
+// TestUglyConnectionsLeaveNothing opens connections that both sides end in every ugly way, a tenth of them after a TLS handshake. A first part of them fills caches and pools; after all the
 // others goroutines, descriptors and memory are where they were then.
 func TestUglyConnectionsLeaveNothing(t *testing.T) {
 	n := 20_000
@@ -174,8 +240,10 @@ func TestUglyConnectionsLeaveNothing(t *testing.T) {
 		n = 2000
 	}
 	const atOnce = 32
-	h := startHarness(t, Config{Logger: slog.New(slog.DiscardHandler), Limits: Limits{Sniff: 50 * time.Millisecond}})
-	var next atomic.Int64
+	h := startHarness(t, Config{Logger: slog.New(slog.DiscardHandler), Limits: Limits{Sniff: 50 * time.Millisecond}, UpstreamRoots: upstreamCA().pool()})
+	var next, nextSecure atomic.Int64
+	config := &tls.Config{Certificates: []tls.Certificate{upstreamCA().issue(nil, "a.test")}, NextProtos: []string{"h2", "http/1.1"}}
+	secure := startUglyOrigin(t, func(c net.Conn) { answerSecure(c, config, nextSecure.Add(1)) })
 	origin := startUglyOrigin(t, func(c net.Conn) { uglyAnswers[next.Add(1)%int64(len(uglyAnswers))](c) })
 	run := func(from, to int) {
 		var clients sync.WaitGroup
@@ -189,8 +257,13 @@ func TestUglyConnectionsLeaveNothing(t *testing.T) {
 						continue
 					}
 					c.SetDeadline(time.Now().Add(patience))
-					way := uglyWays[i%len(uglyWays)]
-					way.do(c, origin)
+					if i%10 == 9 {
+						if err := cutSecure(c, secure, i/10); err != nil {
+							t.Errorf("connection %d: handshake: %v", i, err)
+						}
+					} else {
+						uglyWays[i%len(uglyWays)].do(c, origin)
+					}
 					c.Close()
 				}
 			})

@@ -60,8 +60,8 @@ var tlsCases = []wireCase{
 	},
 	{
 		slug: "renegotiation", sources: "",
-		elsewhere: "An upstream that negotiates anew, as older ones do before they ask for a certificate, ends the exchange without a word on why.",
-		here:      "For a host with `--min-tls` or `--client-cert` it works; elsewhere the client gets a 502 that names the cause, and so does the row.",
+		elsewhere: "An upstream that negotiates anew, as older ones do before they ask for a certificate, ends the exchange.",
+		here:      "For a host with `--min-tls` it works; without a rule the client gets a 502 that names the cause, and so does the row.",
 		http:      not(noTLS), https: shown("proxy", "TestRenegotiation"), http2: not("HTTP/2 forbids renegotiation (RFC 9113, section 9.2.1)."),
 	},
 	{
