@@ -56,6 +56,10 @@ func (s *Store) keepChain(r *Recording) {
 		s.recent.unpin(segmentsOf(found))
 		found, ok = s.findRecent(c.key, c.certificates)
 	}
+	if ok && s.log.gaveUp(found[0]) {
+		s.recent.unpin(segmentsOf(found))
+		ok = false
+	}
 	if ok {
 		at = found[0] // a chain is one record
 	}

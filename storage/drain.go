@@ -172,7 +172,9 @@ func (s *Store) lookUp(r *Recording, side Side, rest [][]byte, bytes int) (remem
 	}
 	key := s.recent.key(pieces)
 	if at, ok := s.findRecent(key, pieces); ok {
-		return nil, s.reuse(r, side, at, bytes)
+		if used, err := s.reuse(r, side, at, bytes); used || err != nil {
+			return nil, err
+		}
 	}
 	remember = func() {
 		at := make([]place, 0, len(b.runs))
@@ -224,14 +226,17 @@ func (s *Store) findRecent(key recentKey, pieces [][]byte) ([]place, bool) {
 	return at, equal
 }
 
-// reuse lets a whole body name bytes that are in the log already, the last bytes of which are not written.
-func (s *Store) reuse(r *Recording, side Side, at []place, bytes int) error {
+// reuse lets a whole body name bytes that are in the log already, the last bytes of which are not written. It is false where those were lost since they were found.
+func (s *Store) reuse(r *Recording, side Side, at []place, bytes int) (used bool, err error) {
 	b := &r.bodies[side]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b.lost {
+	if lost := slices.ContainsFunc(at, s.log.gaveUp); lost || b.lost { // since it was found
 		s.recent.unpin(segmentsOf(at))
-		return errLost
+		if b.lost {
+			return false, errLost
+		}
+		return false, nil
 	}
 	b.runs = nil
 	start := uint64(0)
@@ -244,7 +249,7 @@ func (s *Store) reuse(r *Recording, side Side, at []place, bytes int) error {
 	}
 	r.pinned = append(r.pinned, segmentsOf(at)...)
 	s.written(r, b, len(b.queue), bytes)
-	return nil
+	return true, nil
 }
 
 func (s *Store) appendNamed(r *Recording, side Side, offset uint64, e Extent, number uint64) {

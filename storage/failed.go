@@ -10,11 +10,11 @@ import (
 // logFailed goes on after a write or a sync of the log that failed. What was appended since the last good sync is lost: bodies end before
 // their first lost byte, and what else was said is said again, in a new segment.
 func (s *Store) logFailed(err error) {
-	good, lost, files := s.log.abandon(err)
+	gone, lost, files := s.log.abandon(err)
 	for _, name := range files {
 		s.removeFile(name)
 	}
-	s.tail = good
+	s.tail = gone.from
 	s.recent.forgetAll()
 	ended := make(map[*Recording]bool)
 	for _, rec := range lost {
@@ -25,7 +25,7 @@ func (s *Store) logFailed(err error) {
 		s.sayAgain(rec)
 	}
 	for _, r := range s.live.all() {
-		s.relog(r, good, ended[r], err)
+		s.relog(r, gone, ended[r], err)
 	}
 }
 
@@ -69,19 +69,19 @@ func (s *Store) sayAgain(lost *record) {
 
 // relog says again what the log says of a live session, but for bytes that are lost: its bodies end before the first of those.
 // endLost tells that its last record was lost.
-func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
+func (s *Store) relog(r *Recording, gone lostRun, endLost bool, err error) {
 	r.mu.Lock()
-	if r.unkept || r.finished && !endLost { // its last record stands, and all that it names: what is said after that would open it again
+	if r.unkept || r.finished && !endLost && !r.names(gone) { // its last record stands, and all that it names: what is said after that would open it again
 		r.mu.Unlock()
 		return
 	}
 	r.begun, r.unsaved = false, true
 	r.session.Certificates = nil // the next record says where they are then
-	again := r.finished && endLost
+	again := r.finished
 	for side := range r.bodies {
 		b := &r.bodies[side]
 		for i, x := range b.runs {
-			if x.in == nil && x.chunk == nil && good.before(x.at.end()) {
+			if x.in == nil && x.chunk == nil && gone.has(x.at) {
 				r.truncate(Side(side), i, reason(err))
 				again = again || r.finished
 				break
@@ -102,6 +102,21 @@ func (s *Store) relog(r *Recording, good position, endLost bool, err error) {
 	r.note()
 	r.mu.Unlock()
 	s.finish(r)
+}
+
+// names reports whether what is lost may be named by the session: by the last record of one that ended in that moment. r.mu is held.
+func (r *Recording) names(gone lostRun) bool {
+	if c := r.session.Certificates; c != nil && c.Segment >= gone.from.Segment && c.Segment <= gone.last {
+		return true
+	}
+	for i := range r.bodies {
+		for _, x := range r.bodies[i].runs {
+			if x.in == nil && x.chunk == nil && gone.has(x.at) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // truncate cuts a body before one of its runs. r.mu is held.

@@ -60,9 +60,10 @@ type log struct {
 	made     bool // segments were made since the last directory sync
 	unsynced []*segment
 
-	good   position // everything before it is durable
-	number uint64   // the newest segment's, also of one that was given up
-	failed error    // of the last write or sync; nil once both work
+	good    position  // everything before it is durable
+	givenUp []lostRun // the latest, for places that were found before
+	number  uint64    // the newest segment's, also of one that was given up
+	failed  error     // of the last write or sync; nil once both work
 
 	flushing sync.Mutex // held while writing: one writer, in order
 }
@@ -265,7 +266,7 @@ func (l *log) holdsPieces() bool {
 // abandon gives up what was appended since the last good sync, after one that failed: the kernel may have dropped any of it, and
 // another sync would prove nothing. The next record begins a segment whose head says where the last one ends.
 // It returns the records that are lost, and the files of which nothing counts.
-func (l *log) abandon(err error) (good position, lost []*record, files []string) {
+func (l *log) abandon(err error) (gone lostRun, lost []*record, files []string) {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.mu.Lock()
@@ -288,9 +289,29 @@ func (l *log) abandon(err error) (good position, lost []*record, files []string)
 		n++
 	}
 	lost = l.queue[n:]
+	l.givenUp = append(l.givenUp, lostRun{l.good, l.number})
+	l.givenUp = l.givenUp[max(len(l.givenUp)-givenUpLimit, 0):]
 	l.queue = l.queue[:n:n]
 	l.prev, l.written, l.failed = l.good, l.good, err
-	return l.good, lost, files
+	return lostRun{l.good, l.number}, lost, files
+}
+
+// lostRun is what a failed sync had the log give up: from a position to the end of a segment.
+type lostRun struct {
+	from position
+	last uint64
+}
+
+func (r lostRun) has(p place) bool { return p.Segment <= r.last && r.from.before(p.end()) }
+
+// givenUpLimit is how many are remembered: a place that is found is used at once, and a failure is at least a commit after the one before.
+const givenUpLimit = 16
+
+// gaveUp reports whether a record is lost of which the place was found before.
+func (l *log) gaveUp(p place) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.givenUp, func(r lostRun) bool { return r.has(p) })
 }
 
 // take returns the records to apply that end at or before end, and forgets them.

@@ -117,14 +117,8 @@ func (s *Store) catchUp() (leftover map[uint64]bool, err error) {
 	if err != nil {
 		return nil, err
 	}
-	renames, err := s.replay(leftover)
-	if err != nil {
+	if err := s.replay(leftover); err != nil {
 		return nil, err
-	}
-	for _, n := range renames {
-		if err := s.finishNaming(n, leftover); err != nil {
-			return nil, err
-		}
 	}
 	state := s.index.snapshot()
 	s.incomingNumber.Store(state.Incoming)
@@ -306,15 +300,15 @@ func readSegmentHead(files Files, span segmentSpan) (head segmentHead, begun boo
 // mayBeMissing is what nothing can tell of an index that is made from a log which lost records: the former index would have.
 const mayBeMissing = "the log lost records, and no sound index tells which: deletions, pins and notes may be missing, and sessions that were deleted may be back"
 
-// replay takes what the log has beyond the index into it. It returns the records that name chunks whose incoming files are still there.
-func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
+// replay takes what the log has beyond the index into it. Incoming files that it names as chunks become those.
+func (s *Store) replay(leftover map[uint64]bool) error {
 	known, err := s.index.generations()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	spans, err := segmentSpans(s.files, known)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	applied := s.index.snapshot().Applied
 	end := applied
@@ -325,7 +319,7 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 			s.gaps = true
 		}
 		if g, ok := known[span.number]; ok && g != span.generation {
-			return nil, fmt.Errorf("log segment %d: the file that the index knows is gone, there is %s (%w)", span.number, span.file(), errIndexDamaged)
+			return fmt.Errorf("log segment %d: the file that the index knows is gone, there is %s (%w)", span.number, span.file(), errIndexDamaged)
 		}
 		if span.number < applied.Segment {
 			continue
@@ -335,28 +329,29 @@ func (s *Store) replay(leftover map[uint64]bool) (renames []named, err error) {
 			from = applied.Offset
 			found = from <= span.end
 		}
-		at, err := s.replaySegment(span, from, func(rec *record) {
+		at, err := s.replaySegment(span, from, func(rec *record) error {
 			if rec.kind == recordNamed && leftover[rec.named.Incoming] {
-				renames = append(renames, rec.named)
+				return s.finishNaming(rec.named, leftover) // before the index has it: an end in between would have the next start not see it
 			}
+			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("replay log segment %d: %w", span.number, err)
+			return fmt.Errorf("replay log segment %d: %w", span.number, err)
 		}
 		end = position{span.number, at}
 	}
 	if err := s.cutTails(spans, end, applied); err != nil {
-		return nil, err
+		return err
 	}
 	if !found {
 		s.logger.Error("the log is damaged: what was written is gone", "segment", applied.Segment, "to", applied.Offset)
 	}
 	newest, err := newestSegment(s.files)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.log.start(end, max(newest, end.Segment))
-	return renames, nil
+	return nil
 }
 
 // cutTails cuts off what does not count at the ends of segments: torn records, and what was given up. Else it would count again once the next segment, which
@@ -385,7 +380,7 @@ func (s *Store) cutTails(spans []segmentSpan, end, applied position) error {
 }
 
 // replaySegment takes the segment's records from an offset on into the index, and returns where they end.
-func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record)) (uint64, error) {
+func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record) error) (uint64, error) {
 	f, err := s.files.OpenFile(span.file(), os.O_RDONLY)
 	if err != nil {
 		return 0, err
@@ -404,7 +399,9 @@ func (s *Store) replaySegment(span segmentSpan, from uint64, seen func(*record))
 		switch {
 		case err == nil:
 			s.gaps = s.gaps || rec.kind == recordHole
-			seen(rec)
+			if err := seen(rec); err != nil {
+				return 0, err
+			}
 			batch = append(batch, rec)
 			bytes += int(rec.at.length)
 			if len(batch) >= replayRecords || bytes >= replayBytes {
@@ -538,7 +535,7 @@ func (s *Store) finishIndex() error {
 		if span.number == s.rebuildTo.Segment {
 			span.end, span.last = min(span.end, s.rebuildTo.Offset), false
 		}
-		if _, err := s.replaySegment(span, from, func(*record) {}); err != nil {
+		if _, err := s.replaySegment(span, from, func(*record) error { return nil }); err != nil {
 			return fmt.Errorf("replay log segment %d: %w", span.number, err)
 		}
 	}

@@ -118,3 +118,39 @@ func TestNoChunkGoesWhileOneIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// noRename is a disk on which no file can be renamed.
+type noRename struct{ storage.Files }
+
+func (noRename) Rename(string, string) error { return syscall.EIO }
+
+// TestStartThatIsKilledNamesNoChunkTooEarly: a start that ends before it has given a chunk its name leaves the next one to do it.
+func TestStartThatIsKilledNamesNoChunkTooEarly(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	disk.Fail(storagetest.Rename, syscall.EIO)
+	body := bytesOf(1, 9<<20)
+	r := record(s, body)
+	eventually(t, "the end is in the log", func() bool {
+		after, _ := crash(t, dir)
+		session, err := after.Session(r.ID())
+		return err == nil && session.State == storage.Done && session.Sides[storage.Response].Body.Complete
+	})
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := storage.OpenDir(copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := storage.OpenStore(storage.Config{Dir: copied, Files: noRename{files}}); err == nil {
+		s.Close()
+		t.Fatal("it starts without its chunks")
+	}
+	after, err := storage.OpenStore(storage.Config{Dir: copied})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	checkRead(t, after, r.ID(), body)
+}

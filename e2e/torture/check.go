@@ -248,6 +248,8 @@ func (c *checker) messages(e *exchange, s *summary, faulty bool) error {
 		Number     uint64
 		Side, Type string
 		Size       int64
+
+		Offset, Length int64
 	}
 	var all []entry
 	for {
@@ -266,6 +268,8 @@ func (c *checker) messages(e *exchange, s *summary, faulty bool) error {
 	}
 	g, f := c.w.ledger, e.fate
 	counts := map[string]int{}
+	// A direction of more than 256 KiB is in a file of its own, of which a kill may take 1 MiB, and so may what it said be gone.
+	long := slices.ContainsFunc(all, func(m entry) bool { return m.Offset+m.Length > 256<<10 })
 	for i, m := range all {
 		if m.Type == "close" {
 			continue
@@ -285,8 +289,7 @@ func (c *checker) messages(e *exchange, s *summary, faulty bool) error {
 			return err
 		}
 		c.w.figures.bytes.Add(size)
-		// A direction that is long is in a file of its own, of which a kill may take 1 MiB, and so may what it said be gone.
-		young := s.State == "interrupted" && (s.RequestBytes > 200<<10 || n >= len(e.echoed) || f.at.Sub(e.echoed[n]) < f.slack)
+		young := s.State == "interrupted" && (long || n >= len(e.echoed) || f.at.Sub(e.echoed[n]) < f.slack)
 		if code == http.StatusNotFound && (f.power || faulty || young) {
 			continue // it says that its bytes were not kept
 		}
