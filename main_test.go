@@ -313,6 +313,29 @@ func TestRepairByTheCommandLine(t *testing.T) {
 	repair(1, "1 session lost something, and is marked\n")
 }
 
+// TestDamagedFormatSaysWhatToDo, and that helps.
+func TestDamagedFormatSaysWhatToDo(t *testing.T) {
+	data := t.TempDir()
+	serve(t, "--data", data).stop(t)
+	format := filepath.Join(data, "format")
+	whole, err := os.ReadFile(format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(format, 0); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := output(t, "verify", "--repair", "--data", data); code != 1 || !strings.Contains(errOut, fmt.Sprintf("write the line %q", strings.TrimSpace(string(whole)))) {
+		t.Errorf("exit %d, %s%s", code, out, errOut)
+	}
+	if err := os.WriteFile(format, bytes.TrimSpace(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := output(t, "verify", "--full", "--data", data); code != 0 {
+		t.Errorf("after it: exit %d, %s%s", code, out, errOut)
+	}
+}
+
 func TestCommands(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	if out, _, code := output(t, "version"); code != 0 || !strings.HasPrefix(out, "millpond "+version+" go") {

@@ -122,7 +122,8 @@ func read(dir *os.Root, ignore []string) (int, error) {
 	number, found := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte(formatWord))
 	version, err := strconv.Atoi(string(number))
 	if !found || err != nil || version < 1 {
-		return 0, fmt.Errorf("%w: its %s file says %q, want %q and a number", ErrNotData, formatName, line, formatWord)
+		return 0, fmt.Errorf("%w: its %s file says %q, want %q and a number: if this is one, put the file back from a backup, or write the line \"%s%d\" into it if no newer Millpond was run here",
+			ErrNotData, formatName, line, formatWord, formatWord, len(steps))
 	}
 	return version, nil
 }

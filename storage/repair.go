@@ -93,6 +93,19 @@ type repair struct {
 func (r *repair) say(format string, args ...any) { r.report(fmt.Sprintf(format, args...)) }
 
 func (r *repair) run() error {
+	gone, err := r.goneDirs()
+	if err != nil {
+		return err
+	}
+	for _, dir := range gone {
+		if err := r.files.Mkdir(dir); err != nil {
+			return err
+		}
+		r.say("%s: the directory is made again", dir)
+	}
+	if err := r.files.SyncDir("."); err != nil {
+		return err
+	}
 	if err := r.dropStale(); err != nil {
 		return err
 	}

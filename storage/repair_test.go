@@ -456,6 +456,49 @@ func TestRepairOfWhatIsLost(t *testing.T) {
 	}
 }
 
+// TestRepairOfMissingDirectories: what is left is kept, and what is lost is said on the sessions.
+func TestRepairOfMissingDirectories(t *testing.T) {
+	c := newRepairCaseOf(t, 9<<20)
+	for name, test := range map[string]struct {
+		dirs []string
+		lost []uint64 // nil: every session
+	}{
+		"incoming":            {[]string{"incoming"}, []uint64{}},
+		"chunks and incoming": {[]string{"chunks", "incoming"}, []uint64{c.large, c.large + 1, c.large + 2}},
+		"log":                 {[]string{"log"}, nil},
+		"all":                 {[]string{"log", "chunks", "incoming"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := c.copy(t)
+			for _, gone := range test.dirs {
+				if err := os.RemoveAll(filepath.Join(dir, gone)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if told := strings.Join(verifyAll(t, dir), "\n"); !strings.Contains(told, test.dirs[0]+": the directory is gone") {
+				t.Errorf("verify says %s", told)
+			}
+			done, lines := repairAll(t, dir)
+			want := len(test.lost)
+			if test.lost == nil {
+				want = len(c.picture.sessions)
+			}
+			if done.Lost != want || done.Left != 0 {
+				t.Errorf("%d sessions lost something, want %d, and %d things are wrong:\n%s", done.Lost, want, done.Left, strings.Join(lines, "\n"))
+			}
+			if told := verifyAll(t, dir); len(told) != 0 {
+				t.Errorf("after it, verify says %s", strings.Join(told, "\n"))
+			}
+			s := openTest(t, dir)
+			for id, k := range c.kept {
+				if _, err := s.Session(id); (err == nil) == k.deleted {
+					t.Errorf("session %d: %v", id, err)
+				}
+			}
+		})
+	}
+}
+
 // TestWhatNoIndexTellsOf damages a deletion in the log while the index is gone or damaged: the session is back, and nobody can know. That is told, by a start too.
 func TestWhatNoIndexTellsOf(t *testing.T) {
 	c := newRepairCaseOf(t, 1<<20)

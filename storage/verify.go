@@ -160,7 +160,16 @@ func (v *verifier) verify() error {
 	if v.known = known; err != nil {
 		v.known = nil
 	}
-	if err := v.log(); err != nil {
+	gone, failed := v.goneDirs()
+	if failed != nil {
+		return failed
+	}
+	for _, dir := range gone {
+		v.tell("%s: the directory is gone", dir)
+	}
+	if slices.Contains(gone, "log") {
+		v.problems.lossy, v.spans = true, nil
+	} else if err := v.log(); err != nil {
 		return fmt.Errorf("verify log: %w", err)
 	}
 	switch gone := errors.Is(err, fs.ErrNotExist); {
@@ -177,6 +186,18 @@ func (v *verifier) verify() error {
 		return fmt.Errorf("verify index: %w", err)
 	}
 	return nil
+}
+
+// goneDirs returns the directories that are to be there and are not.
+func (v *verifier) goneDirs() (gone []string, err error) {
+	for _, dir := range []string{"log", "chunks", "incoming"} {
+		if _, err := v.files.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, dir)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return gone, nil
 }
 
 // problem reports what a new index mends.
