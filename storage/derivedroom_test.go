@@ -145,7 +145,7 @@ func TestDerivedLeavesSpaceToCaptures(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(r.Err(), ErrDiskLow) || r.Size() != 2*spaceStep {
+	if !errors.Is(r.Err(), ErrDiskLow) || r.Size() != 6<<20 {
 		t.Errorf("%d bytes, %v", r.Size(), r.Err())
 	}
 	r.Close()
