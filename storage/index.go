@@ -138,8 +138,19 @@ func growBy(size int64) int { return int(min(max(size/8, 256<<10), 16<<20)) }
 
 func (ix *index) connect() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var file *os.File
+	defer func() {
+		if err != nil && file != nil {
+			unlock(file) // where bbolt panicked, it holds the file's lock
+			_ = file.Close()
+		}
+	}()
 	defer recoverDamage(&err)
 	db, err := bbolt.Open(ix.path, 0o600, &bbolt.Options{
+		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+			file, err = os.OpenFile(name, flag, mode)
+			return file, err
+		},
 		Timeout:         time.Second,
 		InitialMmapSize: mmapSize(),
 		FreelistType:    bbolt.FreelistMapType,

@@ -25,3 +25,10 @@ func tryLock(f *os.File) (held bool, err error) {
 	}
 	return false, os.NewSyscallError("flock", failed)
 }
+
+// unlock gives a lock back that whoever mapped the file took: the map holds the file open, and closing it does not.
+func unlock(f *os.File) {
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _ = unix.Flock(int(fd), unix.LOCK_UN) })
+	}
+}

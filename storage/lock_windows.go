@@ -29,6 +29,9 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, os.NewSyscallError("LockFileEx", failed)
 }
 
+// unlock does nothing: closing the file gives the lock back.
+func unlock(*os.File) {}
+
 // networkKind names the network file system that the directory is on, and is empty for a local one. Windows knows mapped drives and UNC paths.
 func networkKind(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)

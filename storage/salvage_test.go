@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"os"
@@ -149,6 +150,39 @@ func TestFaultThatPassesNeedsNoNewIndex(t *testing.T) {
 	s = openTest(t, s.dir)
 	if !s.unclean {
 		t.Error("the next start does not look through the index")
+	}
+}
+
+// TestSharesOutliveADamagedFreelist damages the page that the newer meta page names as the list of free pages, over which bbolt panics as it opens.
+func TestSharesOutliveADamagedFreelist(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	ids := fillMarked(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.index.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	page, newest, freelist := int64(os.Getpagesize()), uint64(0), uint64(0)
+	for n := range int64(2) {
+		var meta [64]byte
+		if _, err := f.ReadAt(meta[:], n*page+16); err != nil {
+			t.Fatal(err)
+		}
+		if tx := binary.NativeEndian.Uint64(meta[48:]); tx >= newest {
+			newest, freelist = tx, binary.NativeEndian.Uint64(meta[32:])
+		}
+	}
+	if _, err := f.WriteAt([]byte("Z"), int64(freelist)*page+8); err != nil { // its flags
+		t.Fatal(err)
+	}
+	s, logs := openLogged(t, s.dir)
+	checkMarked(t, s, ids)
+	checkShares(t, s, oneShare)
+	if !strings.Contains(logs.String(), "shares are kept") {
+		t.Errorf("logged %s", logs)
 	}
 }
 
