@@ -167,11 +167,15 @@ func TestBackupUnderLoad(t *testing.T) {
 		"the same disk": func(t *testing.T) string { return filepath.Join(t.TempDir(), "new", "backup") },
 		"another disk":  otherDisk,
 	} {
-		t.Run(name, func(t *testing.T) { testBackupUnderLoad(t, target) })
+		rounds := 3
+		if testing.Short() {
+			rounds = 1
+		}
+		t.Run(name, func(t *testing.T) { testBackupUnderLoad(t, rounds, target) })
 	}
 }
 
-func testBackupUnderLoad(t *testing.T, target func(*testing.T) string) {
+func testBackupUnderLoad(t *testing.T, rounds int, target func(*testing.T) string) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ca"), 0o700); err != nil {
 		t.Fatal(err)
@@ -222,7 +226,7 @@ func testBackupUnderLoad(t *testing.T, target func(*testing.T) string) {
 		}
 		r.End(storage.Failed, "the test is over")
 	})
-	for range 3 {
+	for range rounds {
 		more := s.Status().LastID + 30
 		becomeDurable(t, s, more)
 		until := s.Status().DurableUntil

@@ -244,7 +244,10 @@ func TestRewritingIsKilled(t *testing.T) {
 		}
 	}
 	seen := make(map[string]bool)
-	for _, dir := range disk.taken {
+	for i, dir := range disk.taken {
+		if testing.Short() && i%8 > 3 { // four in a row are one rewriting
+			continue
+		}
 		seen[strings.Split(filepath.Base(dir), "-")[1]] = true
 		for _, index := range []bool{true, false} {
 			copied := dir

@@ -207,9 +207,9 @@ func dropDead(p *picture) {
 // TestRandomHistories: whatever was recorded, annotated and deleted, over segments that are rolled, cleaned and removed, and over restarts, an index that is made of the
 // log alone is the one that was lost, and nothing that was deleted comes back.
 func TestRandomHistories(t *testing.T) {
-	seeds, checks, steps := 3, 5, 700
+	seeds, checks, steps := 2, 4, 600
 	if testing.Short() {
-		seeds, checks, steps = 1, 3, 250
+		seeds, checks, steps = 1, 2, 200
 	}
 	base := uint64(time.Now().UnixNano())
 	for n := range uint64(seeds) {

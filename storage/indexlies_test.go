@@ -20,9 +20,9 @@ func TestIndexThatLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := 300
+	rounds := 40
 	if testing.Short() {
-		rounds = 12
+		rounds = 4
 	}
 	page := os.Getpagesize()
 	var used []int // pages

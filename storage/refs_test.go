@@ -334,9 +334,9 @@ func checkFiles(t *testing.T, dir string) {
 // TestEverythingIsCounted records bodies that are equal in whole or in part, deletes and annotates on several goroutines, over many segments of the log; after each
 // stop and each kill, what is on disk is what the sessions name, no less and no more.
 func TestEverythingIsCounted(t *testing.T) {
-	rounds, steps := 12, 150
+	rounds, steps := 5, 120
 	if testing.Short() {
-		rounds, steps = 3, 60
+		rounds, steps = 2, 40
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -726,9 +726,9 @@ func TestRepairThatIsBrokenOff(t *testing.T) {
 	damage(want)
 	whole, _ := repairAll(t, want)
 	wantLost := c.check(t, want)
-	step := 1
+	step := 2
 	if testing.Short() {
-		step = 7
+		step = 13
 	}
 	for n := 0; ; n += step {
 		dir := c.copy(t)
@@ -779,9 +779,9 @@ func TestRepairThatIsBrokenOff(t *testing.T) {
 // TestRepairOfDamageAnywhere changes runs of bytes anywhere in the directory: after a repair all that is served is right.
 func TestRepairOfDamageAnywhere(t *testing.T) {
 	c := newRepairCase(t)
-	rounds := 60
+	rounds := 16
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 7))

@@ -85,7 +85,11 @@ func TestWeekOfUse(t *testing.T) {
 	bodies := make(map[uint64][2]uint64) // seed and size
 	pinned := make(map[uint64]bool)
 	s := open()
-	for h := range 7 * 24 {
+	hours := 7 * 24
+	if testing.Short() {
+		hours = 50
+	}
+	for h := range hours {
 		clock.Add(int64(time.Hour))
 		for brought := 0; brought < hour; {
 			seed, size := random.Uint64(), random.IntN(12_000)
