@@ -75,7 +75,7 @@ func (s *Store) keepChain(r *Recording) {
 	if ok {
 		r.pinned = append(r.pinned, at.Segment)
 	}
-	c.at = at
+	c.at, r.chainAt = at, at
 	r.session.Certificates = &Extent{Length: uint64(at.length), Segment: at.Segment, Slot: at.Slot}
 }
 

@@ -71,11 +71,12 @@ func (s *Store) sayAgain(lost *record) {
 // endLost tells that its last record was lost.
 func (s *Store) relog(r *Recording, gone lostRun, endLost bool, err error) {
 	r.mu.Lock()
-	if r.unkept || r.finished && !endLost && !r.names(gone) { // its last record stands, and all that it names: what is said after that would open it again
+	stands := r.finished && !endLost // its last record does: what is said after that would open the session again, but for another last record
+	if r.unkept || stands && !r.names(gone) {
 		r.mu.Unlock()
 		return
 	}
-	r.begun, r.unsaved = false, true
+	r.begun, r.unsaved = false, !stands
 	r.session.Certificates = nil // the next record says where they are then
 	again := r.finished
 	for side := range r.bodies {
@@ -88,6 +89,9 @@ func (s *Store) relog(r *Recording, gone lostRun, endLost bool, err error) {
 			}
 		}
 		for _, x := range b.runs {
+			if stands {
+				break
+			}
 			if x.chunk != nil {
 				s.appendNamed(r, Side(side), x.start, Extent{Length: x.length, Chunk: x.chunk}, x.in.number)
 			} else if x.in != nil {
@@ -106,7 +110,7 @@ func (s *Store) relog(r *Recording, gone lostRun, endLost bool, err error) {
 
 // names reports whether what is lost may be named by the session: by the last record of one that ended in that moment. r.mu is held.
 func (r *Recording) names(gone lostRun) bool {
-	if c := r.session.Certificates; c != nil && c.Segment >= gone.from.Segment && c.Segment <= gone.last {
+	if r.session.Certificates != nil && gone.has(r.chainAt) {
 		return true
 	}
 	for i := range r.bodies {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 // TestNothingNamesWhatWasGivenUp: what is found in the log just before that gives it up is named by no session, whether the log fails before the session is
@@ -64,21 +65,31 @@ func TestLastRecordThatNamesWhatWasGivenUpIsSaidAgain(t *testing.T) {
 	s := openTest(t, dir)
 	put(s, noise(1, 3000))
 	waitDurable(t, s)
-	s.committing.Lock()
 	cert := noise(3, 2000)
 	chain := s.Chain([][]byte{cert})
+	r := s.Begin(Session{Method: "GET", TLS: &TLS{Chain: chain}})
+	give(r.Body(Response), noise(4, 1<<20)) // in a chunk, which both of its last records name
+	r.Body(Response).Complete()
+	for named := false; !named; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		named = len(r.bodies[Response].runs) > 0 && r.bodies[Response].runs[0].chunk != nil && r.naming == 0
+		r.mu.Unlock()
+	}
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	s.committing.Lock()
 	opener := s.Begin(Session{Method: "GET", TLS: &TLS{Chain: chain}})
 	s.flushNoted() // the chain is in the log
-	r := s.Begin(Session{Method: "GET", TLS: &TLS{Chain: chain}})
 	r.mu.Lock()
 	s.keepChain(r)
-	at := *r.session.Certificates
+	at, chainAt := *r.session.Certificates, r.chainAt
 	r.mu.Unlock()
 	gone, _, _ := s.log.abandon(errors.New("the test's"))
 	s.recent.forgetAll()
 	r.mu.Lock() // it ends in this moment, with what it found
 	r.ended, r.session.State, r.session.Certificates = true, Done, &at
-	r.finished = true
+	r.finished, r.chainAt = true, chainAt
 	session := r.snapshot()
 	s.appendValue(&record{kind: recordEnded, session: &session, rec: r}, &session)
 	r.mu.Unlock()

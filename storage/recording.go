@@ -31,6 +31,8 @@ type Recording struct {
 	// which goroutine works on it: at most one at a time
 	queued, running, again bool
 
+	chainAt place // of its certificates, once session.Certificates names them
+
 	pinned []uint64 // segments it names by a reused slot, until the index knows
 }
 
