@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -46,6 +47,9 @@ func (w *world) start(tracer ...string) (*harness.Program, error) {
 func (w *world) verify(when string) {
 	if w.harmed {
 		return // the next start mends that
+	}
+	if _, err := os.Stat(w.dir); errors.Is(err, fs.ErrNotExist) {
+		return // it was ended before it had made anything
 	}
 	out, err := exec.Command(w.binary, "verify", "--full", "--data", w.dir).CombinedOutput()
 	if err != nil {
