@@ -20,7 +20,7 @@ func TestIndexThatLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := 40
+	rounds := 15
 	if testing.Short() {
 		rounds = 4
 	}
