@@ -155,10 +155,10 @@ func (o *Outgoing) ended(end bool) error {
 		return nil
 	}
 	r := o.s.r
+	o.s.exchange.Sent(o.side) // before it is booked, as in received
 	r.mu.Lock()
 	o.s.sides[o.side].sent = true
 	r.mu.Unlock()
-	o.s.exchange.Sent(o.side)
 	r.settle(o.s)
 	return nil
 }

@@ -7,6 +7,40 @@ import (
 	"golang.org/x/net/http2"
 )
 
+// lateSent is an exchange that takes its time when it is told that the request was sent.
+type lateSent struct {
+	*seen
+	asked, answer chan struct{}
+}
+
+func (e *lateSent) Sent(side Side) {
+	if side == Request {
+		close(e.asked)
+		<-e.answer
+	}
+	e.seen.Sent(side)
+}
+
+// Both sides may end in one moment: the stream is not closed before the exchange knows of both.
+func TestEndsInOneMoment(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	r := greeted(t, func(e *seen) Exchange { return &lateSent{e, asked, answer} }, nil, nil)
+	r.client.headers(1, false, get)
+	r.upstream.want("HEADERS 1 " + get)
+	r.upstream.headers(1, false, ":status=200")
+	r.client.want("HEADERS 1 :status=200")
+	r.client.fr.WriteData(1, true, nil)
+	<-asked
+	r.upstream.fr.WriteData(1, true, nil)
+	r.upstream.fr.WritePing(false, [8]byte{'x'})
+	r.client.want(`DATA 1 end ""`, `PING ack=false "x\x00\x00\x00\x00\x00\x00\x00"`)
+	close(answer)
+	r.watch.until(t, "the stream's end", func() bool { return r.watch.streams[0].closed != nil })
+	if s := r.watch.streams[0]; s.told != [2]bool{true, true} {
+		t.Errorf("when the stream was closed, sent was %v", s.told)
+	}
+}
+
 func TestExchangePassesInOrder(t *testing.T) {
 	r := greeted(t, nil, nil, nil)
 	head := ":path=/%zz :method=POST x-b=2 :authority=a.test :scheme=https X-Upper=1 cookie=a cookie=b authorization=secret! empty= x-b=1"
@@ -160,8 +194,8 @@ func TestClientThatHasAllMayLeave(t *testing.T) {
 	r.upstream.wantStart("GOAWAY ")
 	close(gone)
 	r.wait(t)
-	if s := r.watch.streams[0]; s.unsent || s.data[Response].Len() != flushSize || s.closes != 1 {
-		t.Errorf("sent %v, %d bytes, closed %+v, before the response's end: %v", s.sent, s.data[Response].Len(), s.closed, s.unsent)
+	if s := r.watch.streams[0]; !s.told[Response] || s.data[Response].Len() != flushSize || s.closes != 1 {
+		t.Errorf("sent %v, %d bytes, closed %+v, sent before that: %v", s.sent, s.data[Response].Len(), s.closed, s.told)
 	}
 }
 

@@ -336,7 +336,7 @@ type seen struct {
 	sent     [2]bool
 	closed   *Close
 	closes   int
-	unsent   bool          // when it was closed, the response was
+	told     [2]bool       // sent, when it was closed
 	full     chan struct{} // what Data returns
 }
 
@@ -421,5 +421,5 @@ func (e *seen) Trailers(side Side, h *Head) {
 }
 func (e *seen) Sent(side Side) { e.w.note(func() { e.sent[side] = true }) }
 func (e *seen) Closed(c Close) {
-	e.w.note(func() { e.closed = &c; e.closes++; e.unsent = !e.sent[Response] })
+	e.w.note(func() { e.closed = &c; e.closes++; e.told = e.sent })
 }

@@ -71,15 +71,16 @@ func (r *relay) remove(s *Stream, byUs bool) {
 	r.credit.Broadcast()
 }
 
-// received books that the sender of a side ended it; relayed says that the end was passed on to the receiver too.
+// received books that the sender of a side ended it; relayed says that the end was passed on to the receiver too. The exchange is told of that first: once it is
+// booked, the other side's end may close the stream.
 func (r *relay) received(s *Stream, side Side, relayed bool) {
+	if relayed {
+		s.exchange.Sent(side)
+	}
 	r.mu.Lock()
 	s.sides[side].received = true
 	s.sides[side].sent = s.sides[side].sent || relayed
 	r.mu.Unlock()
-	if relayed {
-		s.exchange.Sent(side)
-	}
 	r.settle(s)
 }
 
