@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,6 +82,9 @@ func (s *Server) answerBody(w http.ResponseWriter, r *http.Request) error {
 	switch as := r.URL.Query().Get("as"); {
 	case as == "" || as == "decoded" && codingOf(session.Sides[side].Head) == "":
 		body, err := s.store.Body(id, side)
+		if missing := session.Sides[side].Body.Missing; errors.Is(err, fs.ErrNotExist) && missing != "" {
+			return problem(http.StatusNotFound, "Nothing is kept of this body: %s.", missing)
+		}
 		if err != nil {
 			return s.failed("open the body", err)
 		}
@@ -177,6 +183,13 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		partial = true
 		h.Set("Content-Range", part.contentRange("*"))
 	}
+	if err := readable(rep.from, part); err != nil {
+		s.log.Error("answer with 500", "doing", "read a body", "at", part.from, "err", err)
+		for _, name := range []string{"Content-Disposition", "Content-Range", "ETag", "Millpond-Body", "Repr-Digest"} {
+			h.Del(name)
+		}
+		return problem(http.StatusInternalServerError, "The body's bytes from %d on cannot be read: %v. millpond verify --repair finds out what is lost.", part.from, err)
+	}
 	h.Set("Content-Length", strconv.FormatInt(part.to-part.from, 10))
 	if partial {
 		w.WriteHeader(http.StatusPartialContent)
@@ -185,6 +198,16 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		s.send(r.Context(), w, rep.from, part)
 	}
 	return nil
+}
+
+// readable tries a part's first byte, while a problem can still be answered.
+func readable(from io.ReaderAt, part span) error {
+	var b [1]byte
+	n, err := from.ReadAt(b[:min(int64(len(b)), part.to-part.from)], part.from)
+	if n == len(b) || part.to == part.from {
+		return nil
+	}
+	return cmp.Or(err, io.ErrUnexpectedEOF)
 }
 
 // selected returns the part that the request asks for, and whether it asked for a part.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -191,6 +193,33 @@ func TestBodyWhileItGrows(t *testing.T) {
 	res := r.call("GET", path, "")
 	if got := r.text(res); res.StatusCode != 200 || got != "0123456789" || res.Header.Get("Millpond-Body") != "complete" {
 		t.Errorf("got %s %q %q", res.Status, got, res.Header.Get("Millpond-Body"))
+	}
+}
+
+// What cannot be answered is told with what is known of it, before the head of an answer says that it comes.
+func TestBodyThatIsNotThere(t *testing.T) {
+	r := newRig(t)
+	r.disk.SetSpace(20<<20, 1<<40) // enough for records, not for bodies
+	refused := r.record(exchange{url: "http://a/refused", response: "text"})
+	for range 2 { // at once, and from the index
+		res := r.call("GET", bodyPath(refused, "response"), "")
+		if got := r.text(res); res.StatusCode != 404 || !strings.Contains(got, "captured to byte 0: the disk is full") {
+			t.Errorf("got %s %q", res.Status, got)
+		}
+		eventually(t, "it is durable", func() bool { return r.store.Status().DurableUntil == refused })
+	}
+	r.disk.Heal()
+
+	lost := r.record(exchange{url: "http://a/lost", response: noise(300_000)})
+	eventually(t, "it is durable", func() bool { return r.store.Status().DurableUntil == lost })
+	if err := os.RemoveAll(filepath.Join(r.dir, "chunks")); err != nil {
+		t.Fatal(err)
+	}
+	for name, fields := range map[string][]string{"whole": nil, "part": {"Range", "bytes=1000-2000"}} {
+		res := r.call("GET", bodyPath(lost, "response")+"?download", "", fields...)
+		if got := r.text(res); res.StatusCode != 500 || !strings.Contains(got, "cannot be read") || res.Header.Get("Content-Disposition")+res.Header.Get("ETag")+res.Header.Get("Content-Range") != "" {
+			t.Errorf("%s: got %s %q %v", name, res.Status, got, res.Header)
+		}
 	}
 }
 

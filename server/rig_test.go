@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"millpond/storage"
+	"millpond/storage/storagetest"
 )
 
 const testToken = "the token of the test"
@@ -26,6 +27,8 @@ const testToken = "the token of the test"
 // rig is a server over a real store and listener.
 type rig struct {
 	testing.TB
+	dir    string // of the store
+	disk   *storagetest.Disk
 	store  *storage.Store
 	server *Server
 	host   string // of the listener
@@ -36,7 +39,13 @@ type rig struct {
 func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	store, err := storage.OpenStore(storage.Config{Dir: t.TempDir(), Logger: log})
+	dir := t.TempDir()
+	files, err := storage.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(files)
+	store, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +83,7 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 		}
 	})
 	host := listener.Addr().String()
-	return &rig{TB: t, store: store, server: server, host: host, base: "http://" + host, client: &http.Client{Transport: transport}}
+	return &rig{TB: t, dir: dir, disk: disk, store: store, server: server, host: host, base: "http://" + host, client: &http.Client{Transport: transport}}
 }
 
 func testCA(t testing.TB) *x509.Certificate {
