@@ -36,8 +36,8 @@ type deletions struct {
 // deletion is one of them. What is not set by start is under deletions.mu.
 type deletion struct {
 	Deletion
-	matches storage.URLMatch // nil: every session
-	cutoff  uint64           // what began after it stays
+	matches storage.Match // nil: every session
+	cutoff  uint64        // what began after it stays
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
@@ -51,6 +51,9 @@ func (d *deletions) start(ctx context.Context, filter string) (*deletion, error)
 	matches, err := parseFilter(filter)
 	if err != nil {
 		return nil, err
+	}
+	if matches == nil && filter != "" { // all is deleted only by who asks for all
+		return nil, problem(http.StatusUnprocessableEntity, "The filter %q leaves nothing out. Say what is to go.", filter)
 	}
 	status := d.store.Status()
 	d.mu.Lock()
@@ -137,7 +140,7 @@ func (d *deletions) list() (all []Deletion) {
 }
 
 type deleteInput struct {
-	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL, not blank. Left out: every session."`
+	Filter string `query:"filter" maxLength:"2000" doc:"As in the list, and not blank. Left out: every session."`
 }
 
 // Resolve refuses a filter that is given and blank, as a script gives it whose variable is not set: it would delete everything.

@@ -29,11 +29,11 @@ func TestDeletionIsToldOfAndCancelled(t *testing.T) {
 	}
 	looked, goOn := 0, make(chan struct{})
 	every := one.matches
-	one.matches = func(scheme, host string, path []byte) bool {
+	one.matches = func(status int, scheme, host string, path []byte) bool {
 		if looked++; looked == 100 {
 			<-goOn
 		}
-		return every(scheme, host, path)
+		return every(status, scheme, host, path)
 	}
 	ended := make(chan error, 1)
 	go func() {

@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -12,18 +14,59 @@ import (
 // maxFilter bounds a filter's length in bytes.
 const maxFilter = 2000
 
-// parseFilter returns the match for a filter: plain text, a part of the URL, upper and lower case alike. It returns nil, which
+// parseFilter returns the match for a filter: words such as status:404, and what is left is a part of the URL, upper and lower case alike. It returns nil, which
 // matches every session, for an empty one.
-func parseFilter(text string) (storage.URLMatch, error) {
+func parseFilter(text string) (storage.Match, error) {
 	if len(text) > maxFilter {
 		return nil, problem(422, "The filter is longer than %d bytes. Shorten it.", maxFilter)
 	}
-	text = strings.ToLower(strings.TrimSpace(text))
+	low, high := 0, math.MaxInt
+	var rest []string
+	for word := range strings.FieldsSeq(strings.ToLower(text)) {
+		code, is := strings.CutPrefix(word, "status:")
+		if !is {
+			rest = append(rest, word)
+			continue
+		}
+		from, to, ok := statuses(code)
+		if !ok {
+			return nil, problem(422, "There is no status %q. Write a code such as status:404, or its beginning: status:4 or status:4xx.", code)
+		}
+		low, high = max(low, from), min(high, to)
+	}
+	ofURL := matchURL(strings.Join(rest, " "))
+	if low == 0 && high == math.MaxInt {
+		return ofURL, nil
+	}
+	return func(status int, scheme, host string, path []byte) bool {
+		return low <= status && status <= high && (ofURL == nil || ofURL(status, scheme, host, path))
+	}, nil
+}
+
+// statuses returns the codes that begin with these up to three digits; x stands for any digit, at the end.
+func statuses(text string) (low, high int, ok bool) {
+	digits := strings.TrimRight(text, "x")
+	if len(text) > 3 || digits == "" && text != "" {
+		return 0, 0, false
+	}
+	if text == "" { // it is being typed
+		return 0, math.MaxInt, true
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	for range 3 - len(digits) {
+		n *= 10
+		high = 10*high + 9
+	}
+	return int(n), int(n) + high, err == nil
+}
+
+// matchURL returns the match for a part of the URL in small letters, and nil for none.
+func matchURL(text string) storage.Match {
 	if text == "" {
-		return nil, nil
+		return nil
 	}
 	part, plain := []byte(text), isASCII(text)
-	return func(scheme, host string, path []byte) bool {
+	return func(_ int, scheme, host string, path []byte) bool {
 		var room [256]byte // a longer URL is put on the heap
 		url := append(append(append(append(room[:0], scheme...), "://"...), host...), path...)
 		if !plain { // found only in a URL that is not ASCII, which few are
@@ -31,12 +74,12 @@ func parseFilter(text string) (storage.URLMatch, error) {
 		}
 		lower(url)
 		return bytes.Contains(url, part)
-	}, nil
+	}
 }
 
 // matchesRow reports whether the row's session matches.
-func matchesRow(m storage.URLMatch, r *storage.Row) bool {
-	return m == nil || m(r.Scheme, r.Host, []byte(r.Path))
+func matchesRow(m storage.Match, r *storage.Row) bool {
+	return m == nil || m(r.Status, r.Scheme, r.Host, []byte(r.Path))
 }
 
 // lower makes the ASCII letters among p's bytes small, eight at a time: a filter spends most of its time here.

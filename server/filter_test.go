@@ -19,7 +19,7 @@ func TestFilterMatchesPartsOfTheURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := matches("https", "Example.com:8443", path); got != want {
+		if got := matches(200, "https", "Example.com:8443", path); got != want {
 			t.Errorf("%q: got %v", filter, got)
 		}
 	}
@@ -27,11 +27,37 @@ func TestFilterMatchesPartsOfTheURL(t *testing.T) {
 		t.Errorf("a match changed the path to %q", path)
 	}
 	matches, _ := parseFilter("END")
-	if !matches("", "", []byte("/"+strings.Repeat("x", 2000)+"end")) {
+	if !matches(0, "", "", []byte("/"+strings.Repeat("x", 2000)+"end")) {
 		t.Error("the end of a long URL was not found")
 	}
-	if n := testing.AllocsPerRun(100, func() { matches("https", "Example.com:8443", path) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { matches(200, "https", "Example.com:8443", path) }); n > 0 {
 		t.Errorf("%v allocations for each session", n)
+	}
+}
+
+func TestFilterByStatus(t *testing.T) {
+	for filter, want := range map[string][]int{
+		"status:404": {404}, "status:4": {404, 499}, "STATUS:4xx": {404, 499}, "status:40": {404}, "status:40x": {404}, "status:": {0, 101, 200, 404, 499, 999},
+		"status:0": {0}, "status:000": {0}, "status:9": {999}, "status:4 status:404": {404}, "status:4 status:2": nil, "status:2 example": {200}, "exam status:2": {200}, "status:2 other": nil,
+	} {
+		matches, err := parseFilter(filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for _, status := range []int{0, 101, 200, 404, 499, 999} {
+			if matches == nil || matches(status, "https", "example.com", []byte("/")) {
+				got = append(got, status)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q matches %v, want %v", filter, got, want)
+		}
+	}
+	for _, filter := range []string{"status:x", "status:ok", "status:4044", "status:4x4", "status:+4", "status:-1", "status:4 status:b", "status:٤"} {
+		if _, err := parseFilter(filter); err == nil || !strings.Contains(err.Error(), "status:4") {
+			t.Errorf("%q: %v", filter, err)
+		}
 	}
 }
 
@@ -130,6 +156,6 @@ func BenchmarkFilter(b *testing.B) {
 	matches, _ := parseFilter("needle")
 	b.ReportAllocs()
 	for b.Loop() {
-		matches("https", "host.example.com", path)
+		matches(200, "https", "host.example.com", path)
 	}
 }

@@ -6,7 +6,7 @@ package server
 type LiveView struct {
 	Type   string `json:"type" enum:"view"`
 	ID     int    `json:"id" minimum:"0" doc:"The browser's name for the view."`
-	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"Plain text: a part of the URL, upper and lower case alike. Empty: every session."`
+	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"A part of the URL, upper and lower case alike; or status:404, status:40, status:4xx, or both. Empty: every session."`
 	From   uint64 `json:"from" doc:"Position of the window's first row, counted from the first row that the view ever had."`
 	Count  int    `json:"count" minimum:"0" maximum:"500" doc:"Rows in the window; 0 for the total alone."`
 	Tail   bool   `json:"tail,omitempty" doc:"The window is the newest count rows, and moves with them; from is not looked at."`

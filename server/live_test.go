@@ -164,6 +164,21 @@ func TestViewFilters(t *testing.T) {
 	b.window(func(w LiveWindow) bool { return w.From == 4 && shows("/8", "/10", "/12")(w) })
 }
 
+// A session matches a status from when it has one.
+func TestViewFiltersByStatus(t *testing.T) {
+	r := newRig(t)
+	r.record(exchange{url: "http://a/ok"})
+	rec := r.store.Begin(storage.Session{Method: "GET", Scheme: "http", Host: "a", Path: "/late"})
+	defer rec.End(storage.Done, "")
+	b := r.open("/api/live", nil)
+	b.send(`{"type":"view","id":1,"filter":"status:4","from":0,"count":10}`)
+	b.window(func(w LiveWindow) bool { return w.Total == 0 && !w.Scanning })
+	rec.Change(func(s *storage.Session) { s.Status = 404 })
+	b.window(shows("/late"))
+	rec.Change(func(s *storage.Session) { s.Status = 504 })
+	b.window(shows())
+}
+
 // An open session's row changes while its body grows.
 func TestViewShowsAnOpenSessionGrow(t *testing.T) {
 	r := newRig(t)

@@ -11,7 +11,7 @@ import (
 )
 
 type listInput struct {
-	Filter string `query:"filter" maxLength:"2000" doc:"Plain text: a part of the URL, upper and lower case alike."`
+	Filter string `query:"filter" maxLength:"2000" doc:"A part of the URL, upper and lower case alike; or status:404, status:40, status:4xx, or both."`
 	Limit  int    `query:"limit" minimum:"0" maximum:"1000" default:"100"`
 	Before uint64 `query:"before" doc:"Only sessions with a lower id: the last id of the page before. 0: from the newest."`
 	Count  bool   `query:"count" doc:"Give total also with a filter, which looks at every session."`
@@ -51,7 +51,7 @@ func (s *Server) listSessions(ctx context.Context, in *listInput) (*answer[Sessi
 }
 
 // listMatches puts the newest sessions below before that match into the list, and with counting the total, which is over all pages.
-func (s *Server) listMatches(ctx context.Context, list *SessionList, before uint64, limit int, counting bool, matches storage.URLMatch) error {
+func (s *Server) listMatches(ctx context.Context, list *SessionList, before uint64, limit int, counting bool, matches storage.Match) error {
 	from := before
 	if counting {
 		from = math.MaxUint64

@@ -121,7 +121,7 @@ func TestDeleteSessions(t *testing.T) {
 			t.Errorf("a blank filter: got %s", res.Status)
 		}
 	}
-	for _, body := range []string{`{}`, `{"filter":""}`, `{"filter":" \n"}`, `{"all":false}`, `{"all":true,"filter":"odd.test"}`} {
+	for _, body := range []string{`{}`, `{"filter":""}`, `{"filter":" \n"}`, `{"all":false}`, `{"all":true,"filter":"odd.test"}`, `{"filter":"status:"}`} {
 		if res := r.call("POST", "/api/deletions", body); res.StatusCode != 422 {
 			t.Errorf("%s: got %s", body, res.Status)
 		}

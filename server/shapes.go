@@ -190,7 +190,7 @@ type Deleted struct {
 
 // DeletionRequest says which sessions are to go: those of a filter, or all.
 type DeletionRequest struct {
-	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"Plain text: a part of the URL, not blank. Left out with all."`
+	Filter string `json:"filter,omitempty" maxLength:"2000" doc:"As in the list, and not blank. Left out with all."`
 	All    bool   `json:"all,omitempty" doc:"Every session."`
 }
 

@@ -19,7 +19,7 @@ const everything = math.MaxUint64
 type view struct {
 	id      int
 	filter  string
-	matches storage.URLMatch // nil: every session
+	matches storage.Match // nil: every session
 
 	mu    sync.Mutex
 	shown *pass
@@ -49,7 +49,7 @@ type change struct {
 	row *storage.Row // nil: it is no more
 }
 
-func newView(m *LiveView, matches storage.URLMatch) *view {
+func newView(m *LiveView, matches storage.Match) *view {
 	v := &view{id: m.ID, filter: m.Filter, matches: matches, shown: &pass{}, again: make(chan struct{}, 1), low: 1}
 	v.move(m)
 	return v

@@ -104,7 +104,7 @@ func BenchmarkScan(b *testing.B) {
 			})
 		},
 		"URLs": func(see func()) error {
-			return s.Find(0, 1<<62, false, func(string, string, []byte) bool { see(); return false }, func([]uint64, uint64, uint64) bool { return true })
+			return s.Find(0, 1<<62, false, func(int, string, string, []byte) bool { see(); return false }, func([]uint64, uint64, uint64) bool { return true })
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

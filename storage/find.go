@@ -9,17 +9,17 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// URLMatch reports whether a session with this URL is looked for. It runs while the index is read, so it must be quick; path is not its own: it must neither
-// change nor keep it.
-type URLMatch func(scheme, host string, path []byte) bool
+// Match reports whether a session with this status (0 until a response's head came) and URL is looked for. It runs while the index is read, so it must be quick;
+// path is not its own: it must neither change nor keep it.
+type Match func(status int, scheme, host string, path []byte) bool
 
 // findBatch is how many sessions Find looks at in one transaction: some half a millisecond.
 const findBatch = 8 << 10
 
-// Find looks through the sessions with an id in [from, to), in rising order or, with down, in falling order, for those whose URL matches; a nil match is every
+// Find looks through the sessions with an id in [from, to), in rising order or, with down, in falling order, for those that match; a nil match is every
 // session. It calls fn with the ids that some of the sessions gave, which may be none, and with what is left of the range; it ends when nothing is left, or fn returns false.
 // It makes no Row: a million sessions take a tenth of a second or two. No transaction is held while fn runs.
-func (s *Store) Find(from, to uint64, down bool, match URLMatch, fn func(ids []uint64, from, to uint64) bool) error {
+func (s *Store) Find(from, to uint64, down bool, match Match, fn func(ids []uint64, from, to uint64) bool) error {
 	var ids []uint64
 	for size := 64; from < to; size = min(2*size, findBatch) { // the first at once, then many at a time
 		var rest [2]uint64
@@ -35,7 +35,7 @@ func (s *Store) Find(from, to uint64, down bool, match URLMatch, fn func(ids []u
 }
 
 // findSome appends to ids those of the beginning of the range, and returns them and what is left of it. As in scanSome, the live sessions are looked at first.
-func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, match URLMatch) (_ []uint64, rest [2]uint64, err error) {
+func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, match Match) (_ []uint64, rest [2]uint64, err error) {
 	live := s.live.between(from, to)
 	final := make([]bool, len(live)) // it is stored with its end, which counts
 	if rest = [2]uint64{to, to}; down {
@@ -81,7 +81,7 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 				if err != nil {
 					return err
 				}
-				if !match(scheme, host, path) {
+				if !match(statusOf(v), scheme, host, path) {
 					continue
 				}
 			}
@@ -100,7 +100,7 @@ func (s *Store) findSome(ids []uint64, from, to uint64, down bool, size int, mat
 }
 
 // findLive adds to the ids those of the live sessions that were passed and that match, in their order, and takes out those that are deleted.
-func findLive(ids []uint64, live []*Recording, final []bool, rest [2]uint64, down bool, match URLMatch) []uint64 {
+func findLive(ids []uint64, live []*Recording, final []bool, rest [2]uint64, down bool, match Match) []uint64 {
 	order := func(a, b uint64) int {
 		if down {
 			return compare(b, a)
@@ -114,7 +114,7 @@ func findLive(ids []uint64, live []*Recording, final []bool, rest [2]uint64, dow
 		}
 		r.mu.Lock()
 		deleted := r.deleted
-		matches := match == nil || !deleted && !final[i] && match(r.session.Scheme, r.session.Host, []byte(r.session.Path))
+		matches := match == nil || !deleted && !final[i] && match(r.session.Status, r.session.Scheme, r.session.Host, []byte(r.session.Path))
 		r.mu.Unlock()
 		switch {
 		case deleted && final[i]:

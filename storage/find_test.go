@@ -18,7 +18,7 @@ func TestFindAgreesWithScan(t *testing.T) {
 	for i := range sessions {
 		rec := s.Begin(Session{
 			Method: "GET", Scheme: []string{"http", "https", strings.Repeat("s", 300)}[r.IntN(3)], Host: strings.Repeat("h", r.IntN(400)),
-			Path: fmt.Sprint("/é/", i, strings.Repeat("p", r.IntN(300))), Client: "[::1]:5000", Flags: []string{FlagReused},
+			Path: fmt.Sprint("/é/", i, strings.Repeat("p", r.IntN(300))), Client: "[::1]:5000", Flags: []string{FlagReused}, Status: 100 + i%500,
 		})
 		recs = append(recs, rec)
 		if i%4 == 0 {
@@ -38,12 +38,13 @@ func TestFindAgreesWithScan(t *testing.T) {
 	}
 	type url struct {
 		id                 uint64
+		status             int
 		scheme, host, path string
 	}
 	for _, span := range [][2]uint64{{0, 1 << 62}, {recs[5].id, recs[7].id}, {recs[100].id, recs[sessions-2].id}, {recs[0].id, recs[0].id}, {1 << 40, 1 << 41}} {
 		var want []url
 		if err := s.Scan(span[0], span[1], func(row *Row) bool {
-			want = append(want, url{row.ID, row.Scheme, row.Host, row.Path})
+			want = append(want, url{row.ID, row.Status, row.Scheme, row.Host, row.Path})
 			return true
 		}); err != nil {
 			t.Fatal(err)
@@ -51,7 +52,7 @@ func TestFindAgreesWithScan(t *testing.T) {
 		for _, down := range []bool{false, true} {
 			seen := map[string]url{} // by path, which no two share
 			var all, some, shown []uint64
-			find := func(match URLMatch, ids *[]uint64) {
+			find := func(match Match, ids *[]uint64) {
 				from, to := span[0], span[1]
 				if err := s.Find(span[0], span[1], down, match, func(found []uint64, restFrom, restTo uint64) bool {
 					for _, id := range found {
@@ -70,11 +71,11 @@ func TestFindAgreesWithScan(t *testing.T) {
 				}
 			}
 			find(nil, &all)
-			find(func(scheme, host string, path []byte) bool {
-				seen[string(path)] = url{scheme: scheme, host: host, path: string(path)}
+			find(func(status int, scheme, host string, path []byte) bool {
+				seen[string(path)] = url{status: status, scheme: scheme, host: host, path: string(path)}
 				return true
 			}, &shown)
-			find(func(_, host string, _ []byte) bool { return len(host)%2 == 0 }, &some)
+			find(func(_ int, _, host string, _ []byte) bool { return len(host)%2 == 0 }, &some)
 			var wantAll, wantSome []uint64
 			for _, u := range want {
 				got := seen[u.path]

@@ -344,6 +344,9 @@ func (r *Row) spell(tag byte, text string) {
 	}
 }
 
+// statusOf returns the status in a row that urlOf decodes.
+func statusOf(h []byte) int { return int(binary.LittleEndian.Uint16(h[2:])) }
+
 // urlOf reads only the URL of the row. path points into h.
 func urlOf(id uint64, h []byte, dict words) (scheme, host string, path []byte, err error) {
 	if len(h) < hotRowSize {

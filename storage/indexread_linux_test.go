@@ -40,7 +40,7 @@ func TestResidentSizeDoesNotGrowToTheIndex(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"scan": func() error { return s.Scan(0, 1<<62, func(*Row) bool { return true }) },
 		"find": func() error {
-			return s.Find(0, 1<<62, true, func(string, string, []byte) bool { return false }, func([]uint64, uint64, uint64) bool { return true })
+			return s.Find(0, 1<<62, true, func(int, string, string, []byte) bool { return false }, func([]uint64, uint64, uint64) bool { return true })
 		},
 		"check": s.index.check,
 	} {

@@ -216,6 +216,9 @@ func (m *million) readings() []reading {
 		{"list with a filter by a rare host", filter, true, get(fixed("limit=100&filter=" + url.QueryEscape(hostName(hosts-3))))},
 		{"list with a filter by a part of the URL " + rare, filter, true, get(fixed("limit=100&filter=" + rareText))},
 		{"the same, of letters that are not ASCII", filter, true, get(fixed("limit=100&filter=" + url.QueryEscape("straße")))},
+		{"list with a filter by a frequent status", page, false, get(fixed("limit=100&filter=status:404"))},
+		{"list with a filter by a status that none has", filter, true, get(fixed("limit=100&filter=status:599"))},
+		{"count of a status", filter, true, get(fixed("limit=100&count=true&filter=status:404"))},
 		{"count of what a filter matches, a tenth of all", filter, true, get(fixed("limit=100&count=true&filter=" + url.QueryEscape(partText)))},
 	}
 }

@@ -119,7 +119,7 @@ test("a reload and a bookmark lead back to the filter and the session, and the t
 	await expect.poll(() => new URL(dashboard.url()).hash).toBe("#filter=apple&selected=1");
 	// A link that is opened in the same page, with the token.
 	await dashboard.goto(`${millpond.dashboard}&session=2&filter=%3Cimg+src=x+onerror=alert(1)%3E`);
-	await expect(dashboard.getByText("No session's URL holds “<img src=x onerror=alert(1)>”")).toBeVisible();
+	await expect(dashboard.getByText("No session matches “<img src=x onerror=alert(1)>”")).toBeVisible();
 	await dashboard.goto(`${millpond.dashboard}&session=2`);
 	await expect(dashboard.getByRole("region", { name: "Session 2", exact: true })).toBeVisible();
 	await expect.poll(() => new URL(dashboard.url()).hash).toBe("#session=2");

@@ -14,9 +14,9 @@ export function Filter({ dashboard }: { dashboard: Dashboard }) {
 			</svg>
 			<input
 				id="filter"
-				aria-label="Filter by a part of the URL"
+				aria-label="Filter by a part of the URL, or by status:404"
 				aria-keyshortcuts="/"
-				placeholder="type a part of the URL"
+				placeholder="a part of the URL, or status:404"
 				value={text}
 				maxLength={2000}
 				spellCheck={false}

@@ -644,7 +644,7 @@ export interface components {
         DeletionRequest: {
             /** @description Every session. */
             all?: boolean;
-            /** @description Plain text: a part of the URL, not blank. Left out with all. */
+            /** @description As in the list, and not blank. Left out with all. */
             filter?: string;
         };
         ErrorDetail: {
@@ -776,7 +776,7 @@ export interface components {
              * @description Rows in the window; 0 for the total alone.
              */
             count: number;
-            /** @description Plain text: a part of the URL, upper and lower case alike. Empty: every session. */
+            /** @description A part of the URL, upper and lower case alike; or status:404, status:40, status:4xx, or both. Empty: every session. */
             filter?: string;
             /**
              * Format: int64
@@ -1645,7 +1645,7 @@ export interface operations {
     "list-sessions": {
         parameters: {
             query?: {
-                /** @description Plain text: a part of the URL, upper and lower case alike. */
+                /** @description A part of the URL, upper and lower case alike; or status:404, status:40, status:4xx, or both. */
                 filter?: string;
                 limit?: number;
                 /** @description Only sessions with a lower id: the last id of the page before. 0: from the newest. */
@@ -1682,7 +1682,7 @@ export interface operations {
     "delete-sessions": {
         parameters: {
             query?: {
-                /** @description Plain text: a part of the URL, not blank. Left out: every session. */
+                /** @description As in the list, and not blank. Left out: every session. */
                 filter?: string;
             };
             header?: never;

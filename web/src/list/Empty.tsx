@@ -12,7 +12,7 @@ export function Empty({ dashboard }: { dashboard: Dashboard }) {
 	if (filter !== "") {
 		return (
 			<div className={styles.empty}>
-				<h2>No session's URL holds “{filter}”</h2>
+				<h2>No session matches “{filter}”</h2>
 				<button type="button" className="quiet" onClick={() => dashboard.list.setFilter("")}>
 					Show all sessions
 				</button>
