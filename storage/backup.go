@@ -99,7 +99,7 @@ func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgres
 		return fail(err)
 	}
 	defer files.Close()
-	lock, err := lockDir(dir)
+	lock, err := lockToRead(dir)
 	if err != nil {
 		return fail(err)
 	}

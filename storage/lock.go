@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // ErrLocked says that another process holds the data directory. The error around it names the holder.
@@ -19,7 +21,9 @@ const lockName = "lock"
 
 // dirLock is this process's hold on a data directory. The kernel lets go of it when the process ends, however it ends: a lock
 // file that lies there after a SIGKILL holds nobody up.
-type dirLock struct{ f *os.File }
+type dirLock struct {
+	f *os.File // nil where none was needed
+}
 
 // lockDir takes hold of the directory, which exists, and writes into its lock file who did.
 func lockDir(dir string) (*dirLock, error) {
@@ -40,6 +44,41 @@ func lockDir(dir string) (*dirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock of data directory: %w", err)
 	}
+	l, err := lockFile(f, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.tell(""); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// lockToRead is lockDir for a command that changes nothing. On a read-only file system, such as a snapshot or a backup on a disk of its own, the lock that is there serves
+// as it is, and where there is none nobody can hold the directory.
+func lockToRead(dir string) (*dirLock, error) {
+	l, err := lockDir(dir)
+	if !errors.Is(err, syscall.EROFS) {
+		return l, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	defer root.Close()
+	f, err := root.Open(lockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &dirLock{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open lock of data directory: %w", err)
+	}
+	return lockFile(f, dir)
+}
+
+// lockFile takes the lock of an open lock file, which it closes where it cannot.
+func lockFile(f *os.File, dir string) (*dirLock, error) {
 	held, err := tryLock(f)
 	switch {
 	case err != nil:
@@ -50,12 +89,7 @@ func lockDir(dir string) (*dirLock, error) {
 		f.Close()
 		return nil, fmt.Errorf("%w: %s is held by %s", ErrLocked, dir, who)
 	}
-	l := &dirLock{f}
-	if err := l.tell(""); err != nil {
-		l.release()
-		return nil, err
-	}
-	return l, nil
+	return &dirLock{f}, nil
 }
 
 // Hold takes hold of the data directory, making it where there is none, for a command that changes what lies beside the store. An error wraps ErrLocked
@@ -94,7 +128,12 @@ func (l *dirLock) tell(dashboard string) error {
 }
 
 // release lets go of the directory. The lock file stays: to remove it would let two processes hold two files of one name.
-func (l *dirLock) release() error { return l.f.Close() }
+func (l *dirLock) release() error {
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}
 
 // holder reads who wrote the lock file.
 func holder(f *os.File) string {

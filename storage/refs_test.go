@@ -247,7 +247,7 @@ func (m *stressed) check(t *testing.T, s *Store, least map[uint64]stressedSessio
 // checkFiles compares the files of a closed store to what its sessions' records name, which it counts by itself.
 func checkFiles(t *testing.T, dir string) {
 	t.Helper()
-	v, err := newVerifier(dir, false, func(string) {})
+	v, err := newVerifier(dir, false, lockDir, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ type Repaired struct {
 // copied aside and becomes a hole; a damaged chunk is moved aside; a session that lost something gets a new record that says so. Nothing but what is whole and
 // that nothing names is removed. It can be broken off at any moment and run again. Each thing that is wrong, is done or is lost is reported in a line for people.
 func Repair(dir string, report func(line string)) (done Repaired, err error) {
-	v, err := newVerifier(dir, true, report)
+	v, err := newVerifier(dir, true, lockDir, report)
 	if err != nil {
 		return done, fmt.Errorf("repair store: %w", err)
 	}

@@ -733,7 +733,7 @@ func TestRepairThatIsBrokenOff(t *testing.T) {
 	for n := 0; ; n += step {
 		dir := c.copy(t)
 		damage(dir)
-		v, err := newVerifier(dir, true, func(string) {})
+		v, err := newVerifier(dir, true, lockDir, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}

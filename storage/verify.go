@@ -33,7 +33,7 @@ type Verified struct {
 //
 // It takes 4 bytes of memory for each record of the log and 40 for each chunk.
 func Verify(dir string, full bool, report func(problem string)) (looked Verified, err error) {
-	v, err := newVerifier(dir, full, report)
+	v, err := newVerifier(dir, full, lockToRead, report)
 	if err != nil {
 		return looked, fmt.Errorf("verify store: %w", err)
 	}
@@ -109,7 +109,8 @@ func (c *chunkCounts) find(sum []byte) int {
 	return -1
 }
 
-func newVerifier(dir string, full bool, report func(string)) (v *verifier, err error) {
+// newVerifier takes hold of the directory with lock.
+func newVerifier(dir string, full bool, lock func(dir string) (*dirLock, error), report func(string)) (v *verifier, err error) {
 	v = &verifier{full: full, report: report}
 	if v.dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func newVerifier(dir string, full bool, report func(string)) (v *verifier, err e
 	if v.files, err = OpenDir(v.dir); err != nil {
 		return nil, err
 	}
-	if v.lock, err = lockDir(v.dir); err != nil {
+	if v.lock, err = lock(v.dir); err != nil {
 		v.files.Close()
 		return nil, err
 	}
