@@ -1,16 +1,12 @@
 package storage
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -82,32 +78,6 @@ type bodyID struct {
 
 // damagedRun is a run of a segment that holds no whole record.
 type damagedRun struct{ segment, from, to uint64 }
-
-// chunkCounts holds how often each chunk is named that the index counts: its keys, one after the other as bbolt has them, and what was found of each.
-type chunkCounts struct {
-	keys    []byte
-	found   []chunkRow
-	unknown map[string]bool // named, and not in the index
-}
-
-func (c *chunkCounts) key(i int) []byte { return c.keys[i*sha256.Size:][:sha256.Size] }
-
-// find returns where the chunk is; -1 where the index does not count it.
-func (c *chunkCounts) find(sum []byte) int {
-	low, high := 0, len(c.found)
-	for low < high {
-		middle := (low + high) / 2
-		switch bytes.Compare(c.key(middle), sum) {
-		case 0:
-			return middle
-		case -1:
-			low = middle + 1
-		default:
-			high = middle
-		}
-	}
-	return -1
-}
 
 // newVerifier takes hold of the directory with lock.
 func newVerifier(dir string, full bool, lock func(dir string) (*dirLock, error), report func(string)) (v *verifier, err error) {
@@ -376,124 +346,6 @@ func (v *verifier) extent(e Extent) {
 	v.chunks.found[i] = chunkRow{uint32(e.Length), v.chunks.found[i].refs + 1}
 }
 
-// rows checks each row and the record it names.
-func (v *verifier) rows(tx *bbolt.Tx, ix *index) error {
-	words := ix.dict.snapshot()
-	return tx.Bucket(bucketRows).ForEach(func(k, b []byte) error {
-		v.looked.Sessions++
-		var row Row
-		id := idOf(k)
-		if err := decodeRow(&row, id, b, words); err != nil {
-			v.problem("session %d: %v", id, err)
-			return nil
-		}
-		at, state, err := rowPlaceOf(b)
-		if err != nil {
-			v.problem("session %d: %v", id, err)
-			return nil
-		}
-		if ix.open[id] != nil || state == Open {
-			if ix.open[id] == nil {
-				v.problem("session %d: open, and nothing is known of it", id)
-			}
-			return nil
-		}
-		v.name(at.record)
-		v.session(tx, row, at)
-		return nil
-	})
-}
-
-func (v *verifier) session(tx *bbolt.Tx, row Row, at rowPlace) {
-	id := row.ID
-	p, err := findSlot(tx, at.record)
-	if err != nil {
-		v.problem("session %d: %v", id, err)
-		return
-	}
-	session, err := v.store.readSession(p)
-	if err != nil {
-		v.problem("session %d: %v", id, err)
-		return
-	}
-	if session.ID != id {
-		v.problem("session %d: its record is that of session %d", id, session.ID)
-	} else if !sameRow(row, rowOf(session, session.Timing.Started)) {
-		v.problem("session %d: its row differs from its record", id)
-	}
-	if e := session.Certificates; e != nil {
-		v.extent(*e)
-		if at, err := findSlot(tx, slotID{e.Segment, e.Slot}); err != nil {
-			v.problem("session %d: certificates: %v", id, err)
-		} else if uint64(at.length) != e.Length {
-			v.problem("session %d: certificates: record %d of segment %d has %d bytes of them, want %d", id, e.Slot, e.Segment, at.length, e.Length)
-		}
-	}
-	for side, body := range session.streams() {
-		v.body(tx, id, side, body)
-	}
-}
-
-func (v *verifier) body(tx *bbolt.Tx, id uint64, side Side, body *Body) {
-	sum := uint64(0)
-	for _, e := range body.Extents {
-		sum += e.Length
-		v.extent(e)
-	}
-	if sum != body.Size {
-		v.problem("session %d: %s of %d bytes, its extents have %d", id, side.stream(), body.Size, sum)
-	}
-	runs, err := storedRuns(tx, body.Extents)
-	if err != nil {
-		v.problem("session %d: %s: %v", id, side.stream(), err)
-		return
-	}
-	for _, r := range runs {
-		switch {
-		case r.chunk != nil:
-			if err := v.problems.chunks[string(r.chunk)]; err != nil {
-				v.tell("session %d: %s from byte %d: chunk %x: %v", id, side.stream(), r.start, r.chunk, err)
-				return
-			}
-		case uint64(r.at.length) != r.length:
-			v.problem("session %d: %s: record %d of segment %d has %d bytes of it, want %d",
-				id, side.stream(), r.at.Slot, r.at.Segment, r.at.length, r.length)
-			return
-		}
-	}
-	if !v.full {
-		return
-	}
-	if err := v.store.checkRuns(runs); err != nil {
-		v.problem("session %d: %s: %v", id, side.stream(), err)
-		return
-	}
-	if !body.Complete || body.SHA256 == nil || len(runs) == 1 && bytes.Equal(runs[0].chunk, body.SHA256) {
-		return
-	}
-	got, err := hashBody(&BodyReader{&storedBody{v.store, runs, *body}}, func() error { return nil })
-	if err == nil && !bytes.Equal(got, body.SHA256) {
-		err = fmt.Errorf("its bytes have the SHA-256 %x, its record says %x", got, body.SHA256)
-	}
-	if err != nil {
-		v.problems.sums[bodyID{id, side}] = true
-		v.tell("session %d: %s: %v", id, side.stream(), err)
-	}
-}
-
-// sameRow reports whether a row is the one that is made of the session's record.
-func sameRow(got, want Row) bool {
-	got.Durable, want.Durable = false, false
-	want.Status = int(uint16(want.Status)) // as it is stored
-	same := got.Started.Equal(want.Started) || want.Started.UnixNano() == 0
-	got.Started, want.Started = time.Time{}, time.Time{}
-	for _, r := range []*Row{&got, &want} {
-		r.Flags = slices.Sorted(slices.Values(r.Flags))
-		r.Flags = slices.Compact(r.Flags)
-	}
-	return same && reflect.DeepEqual(got, want)
-}
-
 // segmentRows compares what the index counts of each segment to what names it, and, where every byte is read, where it says that records are to where they are.
 func (v *verifier) segmentRows(tx *bbolt.Tx) error {
 	return tx.Bucket(bucketSegments).ForEach(func(k, b []byte) error {
@@ -537,127 +389,3 @@ func (v *verifier) frame(at place) {
 		v.problem("log segment %d: record %d is not where the index says", at.Segment, at.Slot)
 	}
 }
-
-// chunkRows compares the chunks that the index counts to what names them.
-func (v *verifier) chunkRows(tx *bbolt.Tx) error {
-	i := 0
-	return tx.Bucket(bucketChunks).ForEach(func(k, b []byte) error {
-		var row chunkRow
-		row.decode(b)
-		if found := v.chunks.found[i]; found != row {
-			v.problem("chunk %x: %d bytes named %d times, counted as %d bytes, %d times", k, found.length, found.refs, row.length, row.refs)
-		}
-		i++
-		return nil
-	})
-}
-
-// chunkFiles looks at the file of each chunk that the index counts and, after a clean end, for files that nothing names: what a crash left over, the next
-// start removes.
-func (v *verifier) chunkFiles(tx *bbolt.Tx, clean bool) error {
-	err := tx.Bucket(bucketChunks).ForEach(func(k, b []byte) error {
-		var row chunkRow
-		row.decode(b)
-		if err := v.chunk(k, row); err != nil {
-			v.problems.chunks[string(k)] = err
-			v.tell("chunk %x: %v", k, err)
-		}
-		return nil
-	})
-	if err != nil || !clean {
-		return err
-	}
-	return v.orphans(tx, func(name string) error {
-		v.tell("%s: nothing names it", name)
-		return nil
-	})
-}
-
-// orphans calls fn with the names of the files that nothing names.
-func (v *verifier) orphans(tx *bbolt.Tx, fn func(name string) error) error {
-	var state indexState
-	if b := tx.Bucket(bucketMeta).Get(keyState); b != nil {
-		if err := decoder.Unmarshal(b, &state); err != nil {
-			return err
-		}
-	}
-	for _, dir := range []string{"chunks", "incoming", "log"} {
-		err := fs.WalkDir(dirFS{v.files}, dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			switch dir {
-			case "chunks":
-				if sum, err := hex.DecodeString(d.Name()); err == nil && tx.Bucket(bucketChunks).Get(sum) != nil && name == chunkName(sum) {
-					return nil
-				}
-			case "log":
-				number, generation, ok := parseSegment(d.Name())
-				var row segmentRow
-				stored := tx.Bucket(bucketSegments).Get(idKey(number))
-				row.decode(stored)
-				if ok && (stored == nil && number >= state.Applied.Segment || stored != nil && row.generation == generation) && name == generationName(number, generation) {
-					return nil
-				}
-			}
-			return fn(name)
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// chunk returns what is wrong with a chunk's file.
-func (v *verifier) chunk(sum []byte, row chunkRow) error {
-	f, err := v.files.OpenFile(chunkName(sum), os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	v.looked.Chunks++
-	v.looked.Bytes += uint64(row.length)
-	size, err := f.Size()
-	if err != nil {
-		return err
-	}
-	wrong := size != int64(row.length)
-	if v.full {
-		got, err := hashFile(f)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(got, sum) {
-			return fmt.Errorf("%d bytes long, want %d; its content's hash is %x", size, row.length, got)
-		}
-		if wrong {
-			v.problem("chunk %x: it has %d bytes, counted as %d", sum, size, row.length) // it is as it was named
-		}
-		return nil
-	}
-	if wrong {
-		return fmt.Errorf("%d bytes long, want %d", size, row.length)
-	}
-	return nil
-}
-
-// hashFile returns the SHA-256 of a file's content.
-func hashFile(f File) ([]byte, error) {
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size)); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
-}
-
-// dirFS lets fs.WalkDir walk a Files.
-type dirFS struct{ files Files }
-
-func (d dirFS) Open(string) (fs.File, error)               { return nil, fs.ErrInvalid }
-func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) { return d.files.ReadDir(name) }
-func (d dirFS) Stat(name string) (fs.FileInfo, error)      { return d.files.Stat(name) }
