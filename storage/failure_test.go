@@ -244,11 +244,7 @@ func TestStalledDiskHoldsNothingUp(t *testing.T) {
 			if given < 32<<20 {
 				t.Errorf("held back after %d MiB; 32 are to be absorbed", given>>20)
 			}
-			begin := time.Now()
-			small := record(s, bytesOf(2, 1000))
-			if took := time.Since(begin); took > 100*time.Millisecond {
-				t.Errorf("a small session took %v", took)
-			}
+			small := record(s, bytesOf(2, 1000)) // which would not return, where it waited for the disk
 			checkRead(t, s, small.ID(), bytesOf(2, 1000))
 			disk.Heal()
 			if slow == storage.Wait {
