@@ -47,6 +47,21 @@ test("JSON of 3 MB and of 20 MB on one line is shown", async ({ dashboard, devic
 	}
 });
 
+test("the first screen of 46 MB asks for what it shows, and no more", async ({ dashboard, device, origin }) => {
+	await device.goto(origin.url("https", "/put/a-page-to-fetch-from"));
+	await device.evaluate((from) => fetch(from).then((r) => r.arrayBuffer()), origin.url("https", "/get/large?seed=9&size=46000000&framing=length"));
+	const parts: string[] = [];
+	dashboard.on("response", (res) => {
+		if (res.url().includes("/response/body")) parts.push(res.headers()["content-length"] ?? "no end");
+	});
+	await dashboard.getByRole("row").filter({ hasText: "/get/large" }).click();
+	await dashboard.getByRole("tab", { name: "Response" }).click();
+	await expect(dashboard.getByRole("region", { name: "Bytes of the body" })).toBeVisible();
+	await expect(dashboard.getByRole("region", { name: "Bytes of the body" })).toContainText("00000000");
+	expect(parts.length).toBeGreaterThan(0);
+	expect(parts.reduce((sum, part) => sum + Number(part), 0), parts.join(", ")).toBeLessThan(2 << 20);
+});
+
 test("the certificate is downloaded as PEM and as DER", async ({ dashboard, millpond }) => {
 	const file = readFileSync(millpond.ca);
 	await dashboard.getByRole("button", { name: "Connect a device" }).click();

@@ -3,7 +3,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Browser, chromium } from "@playwright/test";
+import { type Browser, chromium, type Page } from "@playwright/test";
+import jsQR from "jsqr";
 import { expect, test } from "./fixtures.ts";
 import { bin, launch } from "./processes.ts";
 
@@ -148,7 +149,8 @@ test("a proxy that devices reach has a QR code for each of its addresses", async
 		const dialog = dashboard.getByRole("dialog", { name: "Connect a device" });
 		for (const address of addresses) {
 			if (addresses.length > 1) await dialog.getByRole("combobox").selectOption(address);
-			await expect(dialog.getByRole("img", { name: `QR code of http://${address}/` })).toBeVisible();
+			const code = dialog.getByRole("img", { name: `QR code of http://${address}/` });
+			expect(await readQrCode(dashboard, await code.screenshot())).toBe(`http://${address}/`);
 			await expect(dialog.getByRole("link", { name: `http://${address}/` })).toBeVisible();
 		}
 		await expect(dialog).toContainText("with the user name and password of --proxy-auth");
@@ -157,3 +159,15 @@ test("a proxy that devices reach has a QR code for each of its addresses", async
 		rmSync(dir, { recursive: true });
 	}
 });
+
+/** What a camera reads of a picture: a browser turns it into points. */
+async function readQrCode(page: Page, png: Buffer) {
+	const { points, width, height } = await page.evaluate(async (base64) => {
+		const bytes = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+		const picture = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+		const context = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+		context?.drawImage(picture, 0, 0);
+		return { points: [...(context?.getImageData(0, 0, picture.width, picture.height).data ?? [])], width: picture.width, height: picture.height };
+	}, png.toString("base64"));
+	return jsQR.default(Uint8ClampedArray.from(points), width, height)?.data;
+}

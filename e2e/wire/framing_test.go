@@ -43,7 +43,7 @@ var framingCases = []wireCase{
 	wireCase{
 		slug: "continue", sources: "ProxymanApp/Proxyman#1807 elazarl/goproxy#367 elazarl/goproxy#726",
 		elsewhere: "An upload with Expect waits for a 100 that never comes.",
-		here:      "The origin's 100 is relayed and kept, and the upload goes on.",
+		here:      "The origin's 100 is relayed and kept as soon as it comes, and the upload of 2 MB goes on.",
 		http2:     by(continue2),
 	}.http1(continue1),
 	wireCase{
@@ -159,8 +159,11 @@ func connectAnswer(r *run) {
 	r.must(p.expect(harness.Connected))
 }
 
+// uploaded is a body that no client sends at once with its head.
+var uploaded = strings.Repeat("uploaded", 250_000)
+
 func continue1(r *run) {
-	const body = "uploaded"
+	body := uploaded
 	addr := r.listen(func(c *conn) error {
 		head, err := c.head()
 		if err != nil || !strings.Contains(head, "\r\nexpect: 100-Continue\r\n") {
@@ -174,7 +177,7 @@ func continue1(r *run) {
 		return c.expectEnd()
 	})
 	c := r.dial(addr)
-	c.send("PUT " + r.target(addr, r.path) + " HTTP/1.1\r\nHost: " + addr + "\r\nexpect: 100-Continue\r\nContent-Length: 8\r\n\r\n")
+	c.send("PUT " + r.target(addr, r.path) + " HTTP/1.1\r\nHost: " + addr + "\r\nexpect: 100-Continue\r\nContent-Length: 2000000\r\n\r\n")
 	r.must(c.expect("HTTP/1.1 100 Go on\r\nX-Early: 1\r\n\r\n"))
 	c.send(body)
 	r.must(c.expect("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"))
@@ -187,7 +190,7 @@ func continue1(r *run) {
 }
 
 func continue2(r *run) {
-	const body = "uploaded"
+	body := uploaded
 	var addr string
 	addr = r.listen2(func(p *peer2) error {
 		m, _, err := p.next()
@@ -210,9 +213,11 @@ func continue2(r *run) {
 	m, _, err := c.next()
 	r.must(err)
 	r.must(m.is([]string{":status", "100", "x-early", "1"}, "", nil))
-	r.must(c.WriteData(1, true, []byte(body)))
+	sent := make(chan error, 1)
+	go func() { sent <- c.data(1, true, []byte(body)) }() // beside the reading, which sees the credit for it
 	m, err = c.message()
 	r.must(err)
+	r.must(<-sent)
 	r.must(m.is([]string{":status", "201"}, "", nil))
 	s := r.session()
 	r.expectDone(s, 201)
