@@ -81,6 +81,11 @@ func TestSlowPollIsStoredOnce(t *testing.T) {
 			rest = rest[n:]
 			if i < parts-1 || ended {
 				s.flushNoted()
+				for written := uint64(0); written < uint64(len(poll)-len(rest)); time.Sleep(time.Millisecond) { // by a worker
+					r.mu.Lock()
+					written = r.bodies[Response].disk
+					r.mu.Unlock()
+				}
 			}
 		}
 		r.Body(Response).Complete()
