@@ -35,6 +35,7 @@ type exchange struct {
 
 	id       uint64
 	durable  bool   // it was told to be, with this state and these sizes
+	unsynced bool   // it was not, when its program ended
 	state    string // as last told
 	sizes    [2]int64
 	settled  bool // it was found after a restart, durable: it stays like that
@@ -64,9 +65,16 @@ type fate struct {
 	from, to time.Time     // while the disk did not work; zero for never
 }
 
-// faulty tells whether the disk did not work during some of the exchange.
+// slowSync is how long before the disk failed what was not told to be durable may have ended and still wait for a sync, on a disk that others use, too.
+const slowSync = 5 * time.Second
+
+// faulty tells whether the disk did not work during some of the exchange, or while its end waited for a sync.
 func (f *fate) faulty(e *exchange) bool {
-	return !f.from.IsZero() && (e.ended.IsZero() || e.ended.After(f.from)) && e.asked.Before(f.to)
+	from := f.from
+	if e.unsynced {
+		from = from.Add(-slowSync)
+	}
+	return !f.from.IsZero() && (e.ended.IsZero() || e.ended.After(from)) && e.asked.Before(f.to)
 }
 
 // ledger is what was acknowledged. Nothing in it comes from the program's own files.

@@ -436,7 +436,7 @@ func (l *load) end(f *fate) {
 	}
 	l.note(func() {
 		for _, e := range l.mine {
-			e.fate = f
+			e.fate, e.unsynced = f, !e.durable
 		}
 	})
 	for _, e := range l.mine {
