@@ -24,7 +24,7 @@ process.env.CGO_ENABLED = "0";
 
 const race = ["-race", "-short", "-timeout=15m"];
 const cgo = { CGO_ENABLED: "1", GORACE: "atexit_sleep_ms=0" }; // else each process that a test starts takes a second more to end
-const slow = "millpond/proxy";
+const slow = ["millpond/proxy", "millpond/storage"];
 // Packages that start no goroutine: the race detector has nothing to see in them, and makes decoding ten times as slow. Who calls them runs with it.
 const alone = /^millpond\/(content|migrations)(\/|$)/;
 
@@ -72,13 +72,13 @@ const steps = {
 		return vitestCounts(report);
 	},
 	go() {
-		const all = packages().filter((name) => !name.startsWith("millpond/e2e") && name !== slow);
-		// In a process tests run one after the other, as each asserts that it leaves no goroutine behind: so the largest package runs in two processes.
-		const [first, second] = halves(slow, race, cgo);
+		const all = packages().filter((name) => !name.startsWith("millpond/e2e") && !slow.includes(name));
+		// In a process tests run one after the other, as each asserts that it leaves no goroutine behind: so the largest packages run in two processes each.
+		const [proxy, storage] = slow.map((name) => halves(name, race, cgo));
 		return goTests([
+			...proxy.map((args) => [args, cgo]),
 			[[...race, "-p=1", ...all.filter((name) => !alone.test(name))], cgo],
-			[first, cgo],
-			[second, cgo],
+			...storage.map((args) => [args, cgo]),
 			[["-timeout=15m", ...all.filter((name) => alone.test(name))]],
 		]);
 	},
