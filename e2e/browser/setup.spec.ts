@@ -161,8 +161,8 @@ test("a proxy that devices reach has a QR code for each of its addresses", async
 });
 
 /** What a camera reads of a picture: a browser turns it into points. */
-async function readQrCode(page: Page, png: Buffer) {
-	const { points, width, height } = await page.evaluate(async (base64) => {
+async function readQrCode(reader: Page, png: Buffer) {
+	const { points, width, height } = await reader.evaluate(async (base64) => {
 		const bytes = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
 		const picture = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
 		const context = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
