@@ -61,7 +61,9 @@ func (s *Store) makeWay(err error) bool {
 	if shed {
 		s.logFailed(err)
 	}
-	return s.dropBallast() || shed
+	way := s.dropBallast() || shed
+	s.room.judge()
+	return way
 }
 
 // makingRoom does a step of the start. Where the disk is full for it, it is done again without the ballast.

@@ -64,11 +64,17 @@ func (r *room) spend(n int, write func() error) error {
 
 // stop says that not even a record fitted. It takes back what was granted to bodies, and waits for what is being written of them: what comes free is for records.
 func (r *room) stop() {
-	r.mu.Lock()
-	r.refused, r.left, r.full, r.low = time.Now(), 0, true, true
-	r.mu.Unlock()
+	r.refuse()
 	r.spending.Lock()
 	defer r.spending.Unlock()
+}
+
+// judge finds out whether sessions without bodies may be begun, once way was made for records.
+func (r *room) judge() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free, total, err := r.files.Space()
+	r.low = err == nil && free < min(headroom, total/16)/2
 }
 
 // refuse says that the disk refused a body for want of room.
