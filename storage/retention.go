@@ -14,7 +14,7 @@ const (
 	retainStep  = 256
 	retainBytes = 4 << 20
 
-	// keptBytes is how much of the newest sessions stays whatever Limits.Bytes says, and keptSessions how many, or half of Limits.Sessions where that is less, whatever that says: else,
+	// keptBytes is how much of the newest sessions, and the newest in any case, stays whatever Limits.Bytes says, and keptSessions how many, or half of Limits.Sessions where that is less, whatever that says: else,
 	// where pinned ones alone are beyond a limit, all others would go as they come.
 	keptBytes    = segmentSize
 	keptSessions = 100
@@ -35,7 +35,7 @@ type Limits struct {
 // Retention tells what the limits do.
 type Retention struct {
 	Limits
-	Used uint64 // bytes that count against Limits.Bytes: derived copies, which go first, do not, nor does the room that the index has to spare
+	Used uint64 // bytes that count against Limits.Bytes: derived copies, which go first, do not, nor does the room that the index has to spare, nor what is not known yet to be no copy
 
 	Next        uint64    // the oldest session that may go; 0 for none
 	NextStarted time.Time // of that
@@ -185,10 +185,10 @@ func (s *Store) excess() (over excess, err error) {
 		if err != nil {
 			return over, err
 		}
-		if use.sessions()+use.derived > limits.Bytes && use.derived > 0 {
+		if use.settled()+use.derived > limits.Bytes && use.derived > 0 {
 			s.derived.dropIdle()
 		}
-		over.bytes = use.sessions() > limits.Bytes && !s.cleanPending()
+		over.bytes = use.settled() > limits.Bytes && !s.cleanPending()
 	}
 	if rows := s.index.snapshot().Rows; limits.Sessions > 0 && rows > limits.Sessions {
 		over.sessions, over.kept = rows-limits.Sessions, min(keptSessions, (limits.Sessions+1)/2)
@@ -248,7 +248,7 @@ func (s *Store) newestKept(over excess) (first uint64, err error) {
 	err = s.ScanDown(0, first, func(row *Row) bool {
 		bytes += row.RequestBytes + row.ResponseBytes + rowWeight
 		count++
-		if over.bytes && bytes > keptBytes || !over.bytes && count > over.kept {
+		if over.bytes && bytes > keptBytes && count > 1 || !over.bytes && count > over.kept {
 			return false
 		}
 		first = row.ID
@@ -327,6 +327,9 @@ func (s *Store) sayState(stuck bool) {
 			})
 		}
 		r.mu.Unlock()
+	}
+	if stuck && !state.stuck {
+		s.logger.Warn("a limit is exceeded, and nothing may go: what is left is pinned, shared, open or newest", "limits", *r.limits.Load())
 	}
 	state.stuck = stuck
 	r.state.Store(&state)

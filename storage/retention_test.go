@@ -114,6 +114,45 @@ func TestOldestSessionsGoWhereBytesAreLimited(t *testing.T) {
 	}
 }
 
+// What was just captured can be looked at, also where it alone is beyond the limit, until the next is there.
+func TestNewestStaysWhateverItsSize(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	putMany(t, s, 1, 3, 1000)
+	s.Retain(Limits{Bytes: 10 << 20})
+	large := put(s, noise(9, 30<<20))
+	waitDurable(t, s)
+	soon(t, "nothing more may go", func() bool { return s.Status().Retention.Stuck })
+	if got := ids(t, s); !slices.Equal(got, []uint64{large.ID()}) {
+		t.Errorf("%v are left, want the newest, %d", got, large.ID())
+	}
+	checkBody(t, s, large.ID(), Response, noise(9, 30<<20))
+	next := put(s, noise(10, 1000))
+	waitDurable(t, s)
+	soon(t, "the large one goes", func() bool { return slices.Equal(ids(t, s), []uint64{next.ID()}) })
+}
+
+// A file that is captured again is on the disk twice until the commit that finds its chunks there already: no session goes for that.
+func TestCopiesOnTheirWayAreNotBeyondALimit(t *testing.T) {
+	const size, limit = 30 << 20, 40 << 20
+	s := openTest(t, t.TempDir())
+	s.Retain(Limits{Bytes: limit})
+	put(s, noise(1, size))
+	waitDurable(t, s)
+	s.committing.Lock()
+	again := put(s, noise(1, size))
+	soon(t, "the copy is on the disk", func() bool { return s.incomings.bytes.Load() == size })
+	if over, err := s.excess(); err != nil || over.bytes {
+		t.Errorf("a copy that waits for its commit is beyond the limit: %+v, %v", over, err)
+	}
+	s.committing.Unlock()
+	waitDurable(t, s)
+	soon(t, "the copy is gone", func() bool { return used(t, s) < limit })
+	if got := ids(t, s); len(got) != 2 || s.Status().Retention.Used > limit {
+		t.Errorf("%v are left, %d bytes are used", got, s.Status().Retention.Used)
+	}
+	checkBody(t, s, again.ID(), Response, noise(1, size))
+}
+
 // What is pinned or shared stays, and the newest with it, and goes once it is neither.
 func TestPinnedAndSharedSessionsStay(t *testing.T) {
 	const limit = 40 << 20

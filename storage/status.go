@@ -37,7 +37,7 @@ func (s *Store) Status() Status {
 	st.Free, st.Total, _ = s.files.Space()
 	if use, err := s.use(); err == nil {
 		st.Bytes = use.sessions() + use.indexFree + use.derived
-		st.Retention = s.retentionNow(use.sessions(), st.Free)
+		st.Retention = s.retentionNow(use.settled(), st.Free)
 	}
 	if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
@@ -115,7 +115,10 @@ type diskUse struct {
 }
 
 // sessions is what is there of sessions: deleting makes it less.
-func (u diskUse) sessions() uint64 { return u.log + u.chunks + u.incoming + u.index - u.indexFree }
+func (u diskUse) sessions() uint64 { return u.settled() + u.incoming }
+
+// settled is that without the files that are no chunks yet: many may be gone with the next commit, as copies of what is there.
+func (u diskUse) settled() uint64 { return u.log + u.chunks + u.index - u.indexFree }
 
 // use returns what the sessions take, as of the last commit, from what is counted: no file is looked at.
 func (s *Store) use() (u diskUse, err error) {
