@@ -48,6 +48,8 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 				document.getElementById("filter")?.focus();
 			} else if (event.key === "Delete") {
 				setDeleting(dashboard.list.state.get().selected?.row);
+			} else if (event.key === "p") {
+				dashboard.togglePin();
 			} else if (event.key === "Escape" && dashboard.inspecting.get()) {
 				dashboard.closeInspector();
 				document.getElementById("sessions")?.focus();
@@ -67,6 +69,8 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 						session={dashboard.session}
 						outbound={dashboard.outbound}
 						row={selected.row}
+						onPin={() => dashboard.togglePin()}
+						onNote={(id, note) => dashboard.annotate(id, { note })}
 						onDelete={() => setDeleting(selected.row)}
 						onClose={() => {
 							dashboard.closeInspector();

@@ -26,7 +26,7 @@ export function Footer({ dashboard }: { dashboard: Dashboard }) {
 			)}
 			{store && store.open > 0 && <span className={styles.optional}>{formatCount(store.open)} open</span>}
 			{store && <Disk store={store} />}
-			<span className={styles.keys}>↑↓ select · Enter open · Esc close · Del delete · / filter</span>
+			<span className={styles.keys}>↑↓ select · Enter open · Esc close · Del delete · p pin · / filter</span>
 		</footer>
 	);
 }

@@ -24,6 +24,7 @@ export type Authority = Schemas["Authority"];
 export type OutboundSettings = Schemas["Settings"];
 export type OutboundChange = Schemas["SettingsChange"];
 export type StoreStatus = Schemas["Store"];
+export type Annotation = Schemas["Annotation"];
 export type Deletion = Schemas["Deletion"];
 export type Retention = Schemas["Retention"];
 export type Share = Schemas["Share"];

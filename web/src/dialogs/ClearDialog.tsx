@@ -20,7 +20,7 @@ export function ClearDialog({ dashboard, onClose }: { dashboard: Dashboard; onCl
 	};
 	return (
 		<Modal title={filter === "" ? `Delete ${formatNumberOf(all, "session")}?` : "Delete sessions?"} onClose={onClose}>
-			<p>Their requests, responses and bodies are removed from the disk. This cannot be undone. Sessions that are still open are dropped at their end.</p>
+			<p>Their requests, responses and bodies are removed from the disk. This cannot be undone. Pinned and shared sessions go, too. Sessions that are still open are dropped at their end.</p>
 			{filter !== "" && total === 0 && <p>No session matches “{shown}”, so this would delete those that the filter hides.</p>}
 			<div className={styles.actions}>
 				<button type="button" className="quiet" onClick={onClose}>

@@ -6,6 +6,7 @@ import type { Outbound } from "../state/outbound";
 import type { OpenSession } from "../state/session";
 import { useStore } from "../state/store";
 import type { GRPC, Summary } from "../types";
+import { Pin } from "../ui/Pin";
 import { flagWords, reasonOf, stateWords, unusual, urlParts } from "../words";
 import styles from "./Inspector.module.css";
 import { MessagePane } from "./MessagePane";
@@ -15,8 +16,21 @@ import { Overview } from "./Overview";
 const always = ["Overview", "Request", "Response"] as const;
 type Tab = (typeof always)[number] | "Messages";
 
-/** Shows one session. `row` is what the list knows of it, which is there at once; the rest follows. */
-export function Inspector(props: { api: Api; session: OpenSession; row: Summary | undefined; outbound?: Outbound; onDelete?: () => void; onClose?: () => void }) {
+interface InspectorProps {
+	api: Api;
+	session: OpenSession;
+	/** What the list knows of it, which is there at once; the rest follows. */
+	row: Summary | undefined;
+	outbound?: Outbound;
+	onPin?: () => void;
+	/** Keeps a note. It fails where that did not work. */
+	onNote?: (id: number, note: string) => Promise<void>;
+	onDelete?: () => void;
+	onClose?: () => void;
+}
+
+/** Shows one session. */
+export function Inspector(props: InspectorProps) {
 	const { session, problem, samples, id } = useStore(props.session.state);
 	const [wanted, setTab] = useState<Tab>("Overview");
 	const tabs: readonly Tab[] = session?.messages ? [...always, "Messages"] : always;
@@ -50,17 +64,30 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 						</button>
 					))}
 				</div>
-				<span className="grow" />
-				{known && props.onDelete && (
-					<button type="button" className={`quiet ${styles.delete}`} aria-label={`Delete session ${known.id}`} aria-keyshortcuts="Delete" onClick={props.onDelete}>
-						Delete…
-					</button>
-				)}
-				{props.onClose && (
-					<button type="button" className={styles.close} aria-label="Close the inspector" onClick={props.onClose}>
-						×
-					</button>
-				)}
+				<span className={styles.acts}>
+					{known && props.onPin && (
+						<button
+							type="button"
+							className={`quiet ${styles.act}`}
+							aria-pressed={known.pinned}
+							aria-keyshortcuts="p"
+							title={known.pinned ? "It stays when the oldest sessions are deleted." : "Keep it when the oldest sessions are deleted."}
+							onClick={props.onPin}
+						>
+							<Pin /> <span>{known.pinned ? "Pinned" : "Pin"}</span>
+						</button>
+					)}
+					{known && props.onDelete && (
+						<button type="button" className={`quiet ${styles.act}`} aria-label={`Delete session ${known.id}`} aria-keyshortcuts="Delete" onClick={props.onDelete}>
+							Delete…
+						</button>
+					)}
+					{props.onClose && (
+						<button type="button" className={styles.close} aria-label="Close the inspector" onClick={props.onClose}>
+							×
+						</button>
+					)}
+				</span>
 			</div>
 			<div className={styles.panel} role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`}>
 				{problem && (
@@ -68,7 +95,7 @@ export function Inspector(props: { api: Api; session: OpenSession; row: Summary 
 						{problem}
 					</p>
 				)}
-				{session && tab === "Overview" && <Overview api={props.api} session={session} outbound={props.outbound} />}
+				{session && tab === "Overview" && <Overview api={props.api} session={session} outbound={props.outbound} onNote={props.onNote} />}
 				{session?.messages && tab === "Messages" && <MessagesPane key={session.id} api={props.api} session={session} messages={session.messages} />}
 				{session && (tab === "Request" || tab === "Response") && (
 					<MessagePane

@@ -7,11 +7,19 @@ import { Certificates } from "./Certificates";
 import { Fact, Facts } from "./Facts";
 import { ChunkExtensions, Frames } from "./Frames";
 import { HostActions } from "./HostActions";
+import { Note } from "./Note";
 import styles from "./Overview.module.css";
 import { Timing } from "./Timing";
 
+interface OverviewProps {
+	api: Api;
+	session: Session;
+	outbound: Outbound | undefined;
+	onNote: ((id: number, note: string) => Promise<void>) | undefined;
+}
+
 /** What happened, in words; then how long it took, and how much it was. */
-export function Overview({ api, session, outbound }: { api: Api; session: Session; outbound: Outbound | undefined }) {
+export function Overview({ api, session, outbound, onNote }: OverviewProps) {
 	const { request, response, tls } = session;
 	const flags = unusual(session.flags);
 	const bad = session.state !== "open" && session.state !== "done";
@@ -24,6 +32,7 @@ export function Overview({ api, session, outbound }: { api: Api; session: Sessio
 				<Missing side="response" body={response.body} />
 				{session.state !== "open" && !session.durable && <p className="dim">It is not yet safe from a power cut; that takes a moment.</p>}
 			</section>
+			{onNote && <Note key={session.id} id={session.id} note={session.note} onNote={onNote} />}
 			{flags.length > 0 && (
 				<section>
 					<h3>What is unusual</h3>
@@ -69,7 +78,6 @@ export function Overview({ api, session, outbound }: { api: Api; session: Sessio
 					{tls?.upstream_error}
 				</Fact>
 				<Fact name="Client's fingerprint (JA4)">{tls?.ja4}</Fact>
-				<Fact name="Note">{session.note}</Fact>
 			</Facts>
 			{outbound && <HostActions key={session.host} outbound={outbound} session={session} />}
 			{tls?.certificates && <Certificates key={session.id} api={api} id={session.id} />}

@@ -1,5 +1,6 @@
 import { formatBytes, formatCount, formatDurationShort, formatLarger, shortType } from "../format";
 import { readable } from "../text/wire";
+import { Pin } from "../ui/Pin";
 import type { Summary } from "../types";
 import { endUnknown, stateWords } from "../words";
 import styles from "./SessionsPane.module.css";
@@ -52,7 +53,8 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 			<span role="gridcell" title={row.host}>
 				{row.host}
 			</span>
-			<span role="gridcell" title={row.host + path}>
+			<span role="gridcell" title={row.note ? `${row.host}${path}\nNote: ${firstWords(row.note)}` : row.host + path}>
+				{row.pinned && <Pin label="pinned" />}
 				<span className={styles.inlineHost}>{row.host}</span>
 				{where}
 				{failed && (
@@ -78,6 +80,10 @@ export function Row({ row, index, top, scale, selected, onSelect }: RowProps) {
 			</span>
 		</div>
 	);
+}
+
+function firstWords(note: string): string {
+	return note.length > 80 ? `${note.slice(0, 80)}…` : note;
 }
 
 export function statusText(row: Summary): string {

@@ -1,5 +1,5 @@
 import { type Api, explain, Problem } from "../client";
-import type { Authority, Deletion, LiveStatus, Status } from "../types";
+import type { Annotation, Authority, Deletion, LiveStatus, Status, Summary } from "../types";
 import { SessionList } from "./list";
 import { Live } from "./live";
 import { Outbound } from "./outbound";
@@ -122,6 +122,20 @@ export class Dashboard {
 			const next = this.list.rowAt(selected.position - first + 1) ? 1 : -1;
 			this.list.move(next);
 		});
+	}
+
+	/** Puts on a session what people say of it. Rows of the list follow over the live connection. */
+	async annotate(id: number, annotation: Annotation): Promise<void> {
+		this.session.annotated(await this.api.patch<Summary>(`sessions/${id}`, annotation));
+	}
+
+	/** Pins the selected session, or no longer. */
+	async togglePin(): Promise<void> {
+		const { selected } = this.list.state.get();
+		if (!selected) return;
+		const { id, session } = this.session.state.get();
+		const { pinned } = id === selected.id && session ? session : selected.row;
+		await this.attempt(() => this.annotate(selected.id, { pinned: !pinned }));
 	}
 
 	/** Begins to delete every session that matches the filter; every one where it is blank. The status tells how far that is. */

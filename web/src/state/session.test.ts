@@ -49,6 +49,23 @@ test("a session that changes is read again, one read at a time, and the last sta
 	expect(open.state.get().samples.response.at(-1)?.size).toBe(2_000);
 });
 
+test("what people say of a session is shown at once, and a reading that had begun before does not take it back", async () => {
+	let note = "";
+	server.on("GET /api/sessions/1", (_, response) => {
+		const before = { ...session(1), note };
+		setTimeout(() => response.writeHead(200).end(JSON.stringify(before)), 20);
+	});
+	open.open(1);
+	await until(() => open.state.get().session !== undefined);
+	open.changed(1, true);
+	await until(() => server.requests.length === 2);
+	note = "look";
+	open.annotated({ id: 1, pinned: true, note, color: "" });
+	expect(open.state.get().session?.note).toBe("look");
+	await until(() => server.requests.length === 3 && open.state.get().session?.pinned === undefined);
+	await until(() => open.state.get().session?.note === "look");
+});
+
 test("a session that is deleted while it is open says so, and keeps what was known", async () => {
 	server.json("GET /api/sessions/1", () => session(1));
 	open.open(1);

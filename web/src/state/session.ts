@@ -1,5 +1,5 @@
 import { type Api, explain } from "../client";
-import type { Session } from "../types";
+import type { Session, Summary } from "../types";
 import type { Live } from "./live";
 import { type Sample, sampled } from "./progress";
 import { Store } from "./store";
@@ -55,6 +55,14 @@ export class OpenSession {
 		if (exists) this.#load();
 		else this.state.patch({ problem: "This session was deleted." });
 	};
+
+	/** What people say of a session was changed here, and this came back. */
+	annotated({ id, pinned, note, color }: Pick<Summary, "id" | "pinned" | "note" | "color">): void {
+		const { session } = this.state.get();
+		if (session?.id !== id) return;
+		this.state.patch({ session: { ...session, pinned, note, color } });
+		this.#load(); // a reading that is under way may have what was before
+	}
 
 	async #load(): Promise<void> {
 		if (this.#reading) {
