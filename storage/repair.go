@@ -224,7 +224,7 @@ func (r *repair) readOld() error {
 	r.rows = make(map[uint64]Row)
 	known := make(map[uint64]bool)
 	last, sound := uint64(0), r.known != nil
-	if r.old != "" {
+	if r.old != "" && !r.stale {
 		err := readIndex(r.old, func(ix *index, tx *bbolt.Tx) error {
 			last = ix.state.LastID
 			return r.readRows(ix, tx, known)

@@ -27,7 +27,7 @@ type Verified struct {
 // the hash of each chunk, and that of each complete body that has one. It changes nothing. Each thing that is wrong is reported in words
 // for people; the error says why it could not go on, and what was looked at by then.
 //
-// It takes 4 bytes of memory for each record of the log and 40 for each chunk.
+// It takes 4 bytes of memory for each record of the log and 40 for each chunk; without a sound index, full takes some 100 for each chunk that a session names.
 func Verify(dir string, full bool, report func(problem string)) (looked Verified, err error) {
 	v, err := newVerifier(dir, full, lockToRead, report)
 	if err != nil {
@@ -51,8 +51,10 @@ type verifier struct {
 	report func(string)
 
 	looked   Verified
-	applied  position          // what the index says it has of the log
-	known    map[uint64]uint32 // the generations of segments that it names; nil where it is not sound
+	applied  position            // what the index says it has of the log
+	known    map[uint64]uint32   // the generations of segments that it names; nil where it is not sound
+	stale    bool                // it is sound, and the log is not the one that it was made from: what it alone knows may have been deleted
+	named    map[uint64][]string // by session, the chunks that the log has it name; nil where the index tells
 	spans    []segmentSpan
 	ends     map[uint64]uint64   // how far each segment's records are whole
 	refs     map[uint64][]uint32 // by segment and slot, how often it is named
@@ -123,13 +125,20 @@ func (v *verifier) close() {
 func (v *verifier) verify() error {
 	path := filepath.Join(v.dir, presentIndex(v.files))
 	known := make(map[uint64]uint32)
+	clean := false
 	err := readIndex(path, func(ix *index, tx *bbolt.Tx) error {
-		v.applied = ix.state.Applied
+		v.applied, clean = ix.state.Applied, ix.state.Clean
 		readGenerations(tx, known)
 		return ix.checkIn(tx)
 	})
-	if v.known = known; err != nil {
-		v.known = nil
+	v.known, v.stale, v.named = known, false, nil
+	if err == nil {
+		if err = v.misfit(clean); err != nil {
+			v.stale, v.applied = true, position{}
+		}
+	}
+	if err != nil {
+		v.known, v.named = nil, make(map[uint64][]string)
 	}
 	gone, failed := v.goneDirs()
 	if failed != nil {
@@ -146,12 +155,15 @@ func (v *verifier) verify() error {
 	switch gone := errors.Is(err, fs.ErrNotExist); {
 	case v.known == nil && !gone:
 		v.problem("index: %v", err)
-		return nil
+		return v.looseChunks()
 	case gone && v.problems.lossy:
 		v.problem("index: it is gone, and the log has lost records, which it alone would tell of")
-		return nil
-	case gone: // the next start makes it from the log
-		return nil
+		return v.looseChunks()
+	case gone && len(v.spans) > 0:
+		v.problem("index: it is gone; the next start makes it again from the log, without the shares")
+		return v.looseChunks()
+	case gone: // nothing was captured yet
+		return v.looseChunks()
 	}
 	if err := readIndex(path, v.index); err != nil {
 		return fmt.Errorf("verify index: %w", err)
@@ -223,6 +235,9 @@ func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
 		}
 		switch {
 		case err == nil:
+			if rec != nil && v.named != nil {
+				v.nameChunks(rec)
+			}
 			if rec != nil && rec.kind == recordDeleted && v.applied.before(rec.at.end()) {
 				v.problems.deletions = append(v.problems.deletions, rec.gone)
 			}
@@ -251,8 +266,12 @@ func (v *verifier) segment(span segmentSpan) (end uint64, err error) {
 func readIndex(path string, fn func(*index, *bbolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverDamage(&err)
-	if _, err := os.Stat(path); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		return err
+	}
+	if info.Size() == 0 {
+		return errors.New("it is empty") // bbolt would begin to write to it
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, FreelistType: bbolt.FreelistMapType, Timeout: time.Second})
 	if err != nil {
