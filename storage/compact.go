@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	compactAbove = 1 << 20 // bytes; a smaller index is not worth compacting at a stop
+	compactAbove = 512 << 10 // bytes; a smaller index, which grows by half of that, is not worth compacting at a stop
 	compactBatch = 8 << 20 // bytes that a transaction of the copy holds in memory
 )
 
