@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // ErrNewer says that a newer Millpond wrote the data directory. This one would misread it.
@@ -122,10 +123,14 @@ func read(dir *os.Root, ignore []string) (int, error) {
 	number, found := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte(formatWord))
 	version, err := strconv.Atoi(string(number))
 	if !found || err != nil || version < 1 {
-		return 0, fmt.Errorf("%w: its %s file says %q, want %q and a number: if this is one, put the file back from a backup, or write the line \"%s%d\" into it if no newer Millpond was run here",
-			ErrNotData, formatName, line, formatWord, formatWord, len(steps))
+		return 0, fmt.Errorf("%w: its %s file says %q, want %q and a number: %s", ErrNotData, formatName, line, formatWord, formatAdvice())
 	}
 	return version, nil
+}
+
+// formatAdvice is what to do where the file that tells the version is lost and the data is not.
+func formatAdvice() string {
+	return fmt.Sprintf("if this is one, put the file back from a backup, or write the line \"%s%d\" into it if no newer Millpond was run here", formatWord, len(steps))
 }
 
 func readLine(dir *os.Root, name string) ([]byte, error) {
@@ -144,6 +149,9 @@ func empty(dir *os.Root, ignore []string) error {
 	if err != nil {
 		return fmt.Errorf("list data directory: %w", err)
 	}
+	if held := holds(dir); held != "" {
+		return fmt.Errorf("%w: it has no %s file, but holds %s: %s", ErrNotData, formatName, held, formatAdvice())
+	}
 	known := map[string]bool{formatNew: true, "lost+found": true}
 	for _, names := range [][]string{directories1, ignore} {
 		for _, name := range names {
@@ -156,6 +164,21 @@ func empty(dir *os.Root, ignore []string) error {
 		}
 	}
 	return nil
+}
+
+// holds returns the name of something that only Millpond writes, and only beside a format file; empty where there is none.
+func holds(dir *os.Root) string {
+	if info, err := dir.Lstat(indexName); err == nil && info.Mode().IsRegular() {
+		return indexName
+	}
+	entries, _ := fs.ReadDir(dir.FS(), "log")
+	for _, e := range entries {
+		first, _, _ := strings.Cut(e.Name(), ".") // of one that was rewritten
+		if _, err := strconv.ParseUint(first, 10, 64); err == nil && len(first) >= 6 && e.Type().IsRegular() {
+			return "log/" + e.Name()
+		}
+	}
+	return ""
 }
 
 // write says which version the data now has: whole or not at all, also after a power cut.

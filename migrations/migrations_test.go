@@ -167,6 +167,29 @@ func TestMigrateRunsTheStepsThatAreMissing(t *testing.T) {
 	}
 }
 
+// TestMissingFormatOfData: where the log or the index is there, the format file was lost, and what to write into it is said.
+func TestMissingFormatOfData(t *testing.T) {
+	for _, name := range []string{"index.db", "log/000017", "log/000017.1"} {
+		dir := t.TempDir()
+		if err := Migrate(dir, discard); err != nil {
+			t.Fatal(err)
+		}
+		put(t, dir, name, "data")
+		if err := os.Remove(filepath.Join(dir, formatName)); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{Check(dir), Migrate(dir, discard), Current(dir)} {
+			if want := fmt.Sprintf("it has no format file, but holds %s: if this is one, put the file back from a backup, or write the line \"millpond 2\" into it", name); !errors.Is(err, ErrNotData) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		put(t, dir, formatName, "millpond 2\n")
+		if err := Migrate(dir, discard); err != nil {
+			t.Errorf("%s: after it was written: %v", name, err)
+		}
+	}
+}
+
 // TestFormatFileIsReplacedWhole: ended anywhere while the format file is replaced, the directory has its former version or its new one.
 func TestFormatFileIsReplacedWhole(t *testing.T) {
 	for _, test := range []struct {
