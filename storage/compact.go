@@ -25,7 +25,7 @@ const (
 
 const (
 	compactAbove = 512 << 10 // bytes; a smaller index, which grows by half of that, is not worth compacting at a stop
-	compactBatch = 8 << 20 // bytes that a transaction of the copy holds in memory
+	compactBatch = 8 << 20   // bytes that a transaction of the copy holds in memory
 )
 
 // Compacted is what compacting did: sizes in bytes of the index's file, and of the log's.

@@ -1,9 +1,11 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,4 +95,58 @@ func TestProblemStaysWhileBodiesAreRefused(t *testing.T) {
 	after := record(s, bytesOf(3, 1<<20))
 	eventually(t, "it is durable", durable(s, after.ID()))
 	checkRead(t, s, after.ID(), bytesOf(3, 1<<20))
+}
+
+// What is full when Millpond starts is told from the start, not when the first body is refused.
+func TestStartOnAFullDiskTellsOfIt(t *testing.T) {
+	dir := t.TempDir()
+	first, err := storage.OpenStore(storage.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := storage.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(files)
+	disk.SetSpace(1<<20, 1<<40)
+	s, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if p := s.Status().Problem; !strings.HasPrefix(p, "the disk is full") {
+		t.Errorf("problem %q", p)
+	}
+	disk.Heal()
+	eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" })
+}
+
+// A disk that fails on and on, each time with another file, does not fill the log of the program.
+func TestTroubleThatGoesOnIsToldOnce(t *testing.T) {
+	dir := t.TempDir()
+	files, err := storage.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storagetest.NewDisk(files)
+	var out bytes.Buffer
+	s, err := storage.OpenStore(storage.Config{Dir: dir, Files: disk, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Fail(storagetest.Create, syscall.EROFS)
+	before := disk.Tried(storagetest.Create)
+	record(s, bytesOf(1, 1000))
+	eventually(t, "it was tried several times", func() bool { return disk.Tried(storagetest.Create) >= before+4 })
+	disk.Heal()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "keep sessions"); n != 1 {
+		t.Errorf("it was told %d times:\n%s", n, out.String())
+	}
 }

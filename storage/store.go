@@ -92,6 +92,7 @@ type Store struct {
 	cutoff         atomic.Uint64
 	trouble        atomic.Pointer[string] // why capture does not work
 	waiting        atomic.Int64           // bytes held of sessions that ended and are not in the index yet
+	troubleTold    atomic.Int64           // when the log last told of it, ns since 1970
 	unkept         atomic.Uint64          // sessions that there was no room for, in memory or on disk, since capture last worked
 
 	setting      sync.Mutex // held while a setting is read or put
@@ -204,6 +205,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 	}
 	s.index.met = s.readerMetDamage
 	s.makeBallast()
+	s.room.isTight(0) // so that a disk that is full already is told before a body is refused
 	return s, nil
 }
 
@@ -293,11 +295,16 @@ func (s *Store) finalCommit() error {
 	return s.index.setClean(clean)
 }
 
+// troublePause is how long the log says nothing of a trouble that goes on with other words.
+const troublePause = 10 * time.Second
+
 // problem notes why capture does not work.
 func (s *Store) problem(err error) {
 	text := reason(err)
 	s.crowd.disperse() // waiting would not help
-	if old := s.trouble.Swap(&text); old == nil || *old != text {
+	old, now := s.trouble.Swap(&text), time.Now().UnixNano()
+	if old == nil || *old != text && now-s.troubleTold.Load() > int64(troublePause) { // each try may name another file
+		s.troubleTold.Store(now)
 		s.logger.Error("keep sessions", "error", err)
 	}
 	if diskFull(err) {

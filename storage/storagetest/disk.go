@@ -32,6 +32,7 @@ type Disk struct {
 	delay  time.Duration
 	left   int64 // bytes that still fit; negative: as many as the real disk takes
 	space  *[2]uint64
+	tried  map[Op]int
 	done   map[Op]int
 	waits  chan Op
 }
@@ -48,7 +49,7 @@ type fault struct {
 
 // NewDisk puts a Disk over the files.
 func NewDisk(files storage.Files) *Disk {
-	return &Disk{Files: files, faults: map[*fault]struct{}{}, left: -1, done: map[Op]int{}, waits: make(chan Op, 1)}
+	return &Disk{Files: files, faults: map[*fault]struct{}{}, left: -1, tried: map[Op]int{}, done: map[Op]int{}, waits: make(chan Op, 1)}
 }
 
 // Stall holds up operations of the kinds until release is called, which may be done twice.
@@ -108,13 +109,17 @@ func (d *Disk) Heal() {
 }
 
 // Count returns how many operations of the kinds have passed without an error.
-func (d *Disk) Count(ops Op) int {
+func (d *Disk) Count(ops Op) int { return d.sum(d.done, ops) }
+
+// Tried returns how many operations of the kinds were begun.
+func (d *Disk) Tried(ops Op) int { return d.sum(d.tried, ops) }
+
+func (d *Disk) sum(counts map[Op]int, ops Op) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := 0
-	for op, done := range d.done {
+	for op, count := range counts {
 		if op&ops != 0 {
-			n += done
+			n += count
 		}
 	}
 	return n
@@ -129,6 +134,7 @@ func (d *Disk) add(f *fault) {
 // before waits and fails as the faults say.
 func (d *Disk) before(op Op) error {
 	d.mu.Lock()
+	d.tried[op]++
 	var stalls []chan struct{}
 	var err error
 	for f := range d.faults {
