@@ -195,9 +195,6 @@ func describeSettings(live *settings.Live) Settings {
 		} else if ofOwn != "" {
 			l = LimitSetting{ofOwn, fromDashboard}
 		}
-		if l.Value == "0" {
-			l.Value = noLimit
-		}
 		return l
 	}
 	out := Settings{

@@ -161,7 +161,7 @@ func TestLimitsAreSet(t *testing.T) {
 	if k := status.Store.Retention; k.MaxSessions != 3 || k.MaxBytes != 0 || k.MaxAge != 7*24*3600 {
 		t.Errorf("status: %+v", k)
 	}
-	for change, want := range map[string]string{`{"max_age":"1d"}`: "set at the start, by --max-age", `{"max_bytes":"1kB"}`: "too little"} {
+	for change, want := range map[string]string{`{"max_age":"1d"}`: "set at the start, by --max-age", `{"max_bytes":"1kB"}`: "too little", `{"max_sessions":"0"}`: "write none"} {
 		if text := r.text(r.call("PATCH", "/api/settings", change)); !strings.Contains(text, want) {
 			t.Errorf("%s: %s", change, text)
 		}

@@ -28,7 +28,7 @@ var units = map[string]uint64{
 }
 
 // unlimited reports whether the text says that there is no limit.
-func unlimited(text string) bool { return text == "0" || strings.EqualFold(text, "none") }
+func unlimited(text string) bool { return strings.EqualFold(text, "none") }
 
 // ParseMaxBytes reads a size, as 20GiB, 500MB or a number of bytes. 0 is no limit.
 func ParseMaxBytes(text string) (uint64, error) {
@@ -43,7 +43,7 @@ func ParseMaxBytes(text string) (uint64, error) {
 	case err != nil || !known || strings.Trim(digits, "0123456789.") != "":
 		return 0, fmt.Errorf("%q is not a size: want one as 20GiB or 500MB, or none for no limit", text)
 	case bytes < minBytes:
-		return 0, fmt.Errorf("%q is too little to keep sessions in: 100MiB is the least, and none is no limit", text)
+		return 0, fmt.Errorf("%q is too little to keep sessions in: 100MiB is the least; write none for no limit", text)
 	case bytes >= 1<<60:
 		return 0, fmt.Errorf("%q is more than a disk holds: say none for no limit", text)
 	}
@@ -79,7 +79,7 @@ func ParseMaxAge(text string) (time.Duration, error) {
 		age += d
 	}
 	if age < time.Minute || age > 100*365*24*time.Hour {
-		return 0, fmt.Errorf("%q is not between a minute and a hundred years; none is no limit", text)
+		return 0, fmt.Errorf("%q is not between a minute and a hundred years; write none for no limit", text)
 	}
 	return age, nil
 }
@@ -93,7 +93,19 @@ func ParseMaxSessions(text string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number of sessions: want one as 100000, or none for no limit", text)
 	}
+	if n == 0 {
+		return 0, fmt.Errorf("%q would keep no session: write none for no limit", text)
+	}
 	return n, nil
+}
+
+// zeroIsNone makes none of 0, which was taken for it once.
+func (k *Keep) zeroIsNone() {
+	for _, limit := range []*string{&k.MaxBytes, &k.MaxAge, &k.MaxSessions} {
+		if *limit == "0" {
+			*limit = "none"
+		}
+	}
 }
 
 // limits reads what is set.

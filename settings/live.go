@@ -72,6 +72,7 @@ func parse(kept []byte, start Out) (own Out, rules *Rules, err error) {
 	if _, err := reader.Token(); err != io.EOF {
 		return own, nil, errors.New("it is damaged: more follows its end")
 	}
+	own.zeroIsNone()
 	rules, err = Compile(start, own)
 	return own, rules, err
 }

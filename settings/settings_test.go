@@ -288,14 +288,14 @@ func TestLive(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"none": 0, "0": 0, "None": 0, "20GiB": 20 << 30, "1.5 gib": 3 << 29, "500MB": 500e6, "500mb": 500e6, "209715200": 200 << 20, "1TiB": 1 << 40,
+		"none": 0, "None": 0, "20GiB": 20 << 30, "1.5 gib": 3 << 29, "500MB": 500e6, "500mb": 500e6, "209715200": 200 << 20, "1TiB": 1 << 40,
 	} {
 		if got, err := ParseMaxBytes(text); got != want || err != nil {
 			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]time.Duration{
-		"none": 0, "0": 0, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "1w1d12h": 204 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute,
+		"none": 0, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "1w1d12h": 204 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute,
 	} {
 		if got, err := ParseMaxAge(text); got != want || err != nil {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
@@ -330,6 +330,9 @@ func TestLimitsOfStartAndDashboard(t *testing.T) {
 	}
 	if err := live.Change(func(o *Out) error { o.MaxBytes = "1MB"; return nil }); err == nil {
 		t.Error("too low a limit was taken")
+	}
+	if err := store.PutSetting(record, []byte(`{"max_bytes":"0","max_sessions":"5000"}`)); err != nil { // 0 was taken for none once
+		t.Fatal(err)
 	}
 	again, err := Load(store, start, nil)
 	if err != nil || again.Rules().Limits() != want {
