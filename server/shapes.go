@@ -232,7 +232,7 @@ type NewShare struct {
 	URL string `json:"url" doc:"The link, http://HOST/s/ID#token=T. Only this answer holds it: Millpond keeps a hash of the token."`
 }
 
-// ShareList holds the shares that are not dead, oldest first.
+// ShareList holds the shares that are not dead and whose session was not deleted, oldest first.
 type ShareList struct {
 	Shares []Share `json:"shares" nullable:"false"`
 }

@@ -259,3 +259,22 @@ func TestShareRequests(t *testing.T) {
 		t.Errorf("expires in %v, want a week", left)
 	}
 }
+
+// The share of a session that was deleted is no longer listed: its link shows nothing.
+func TestSharesOfDeletedSessionsAreNotListed(t *testing.T) {
+	r := newRig(t)
+	gone := r.record(exchange{url: "http://a/gone", response: "gone"})
+	id := r.record(exchange{url: "http://a/kept", response: "kept"})
+	_, g := r.share(gone, 3600)
+	kept, _ := r.share(id, 3600)
+	var deleted Deleted
+	r.json(r.call("DELETE", fmt.Sprintf("/api/sessions/%d", gone), ""), 200, &deleted)
+	var list ShareList
+	r.json(r.call("GET", "/api/shares", ""), 200, &list)
+	if len(list.Shares) != 1 || list.Shares[0].ID != kept.ID {
+		t.Errorf("got %+v, want %s alone", list.Shares, kept.ID)
+	}
+	if res := g.get(fmt.Sprintf("/sessions/%d", gone)); res.StatusCode != 404 {
+		t.Errorf("the deleted session is answered with %d", res.StatusCode)
+	}
+}

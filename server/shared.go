@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +60,11 @@ func (s *Server) createShare(_ context.Context, in *createShareInput) (*answer[N
 }
 
 func (s *Server) listShares(context.Context, *struct{}) (*answer[ShareList], error) {
-	return answerWith(ShareList{s.shares.list()}, nil)
+	shares := slices.DeleteFunc(s.shares.list(), func(share Share) bool {
+		_, err := s.store.Row(share.Session)
+		return errors.Is(err, fs.ErrNotExist) // its link shows nothing any more
+	})
+	return answerWith(ShareList{shares}, nil)
 }
 
 type shareInput struct {

@@ -77,6 +77,24 @@ test("a share that expires while its page is open says so", async ({ browser, de
 	await guest.context().close();
 });
 
+test("the page of a share whose session is deleted says so and no more, at once and when it is opened", async ({ browser, device, millpond, origin }) => {
+	await device.goto(origin.url("https", "/json/gone"));
+	const [session] = await millpond.sessions("/json/gone");
+	const made = await millpond.call("/api/shares", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ session: session?.id }) });
+	const { url } = (await made.json()) as { url: string };
+	const guest = await (await browser.newContext()).newPage();
+	await guest.goto(url);
+	await expect(guest.getByText("/json/gone").first()).toBeVisible();
+	await millpond.call(`/api/sessions/${session?.id}`, { method: "DELETE" });
+	for (const when of ["open", "opened"]) {
+		await expect(guest.getByRole("heading", { name: "This session was deleted" }), when).toBeVisible();
+		await expect(guest.getByText(/The link works until/), when).toHaveCount(0);
+		await expect(guest.getByRole("tab"), when).toHaveCount(0);
+		await guest.reload();
+	}
+	await guest.context().close();
+});
+
 /** Expects that a page with a body shown is no wider than its window, narrow or wide. The body's hash is its longest word. */
 async function expectToFit(page: Page) {
 	const before = page.viewportSize();

@@ -9,6 +9,7 @@ import { Page } from "./ui/Page";
 /** The page of a share: one session, to read. */
 export function SharePage({ shared }: { shared: SharedSession }) {
 	const state = useStore(shared.state);
+	const { gone } = useStore(shared.session.state);
 	switch (state.is) {
 		case "asking":
 			return null;
@@ -28,6 +29,13 @@ export function SharePage({ shared }: { shared: SharedSession }) {
 				</Page>
 			);
 		case "open":
+			if (gone) {
+				return (
+					<Page title="This session was deleted">
+						<p role="alert">What this link showed is no longer kept.</p>
+					</Page>
+				);
+			}
 			return (
 				<div className={styles.page}>
 					<header className={styles.top}>

@@ -72,6 +72,7 @@ test("a session that is deleted while it is open says so, and keeps what was kno
 	await until(() => open.state.get().session !== undefined);
 	open.changed(1, false);
 	expect(open.state.get().problem).toBe("This session was deleted.");
+	expect(open.state.get().gone).toBe(true);
 	expect(open.state.get().session?.id).toBe(1);
 	open.close();
 	expect([...watched]).toEqual([]);

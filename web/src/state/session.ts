@@ -1,4 +1,4 @@
-import { type Api, explain } from "../client";
+import { type Api, explain, Problem } from "../client";
 import type { Session, Summary } from "../types";
 import type { Live } from "./live";
 import { type Sample, sampled } from "./progress";
@@ -8,13 +8,15 @@ export interface SessionState {
 	id: number | undefined;
 	/** All that is known of it; undefined until the first answer. */
 	session: Session | undefined;
+	/** It was deleted. */
+	gone: boolean;
 	/** Why it cannot be shown: deleted, or the server cannot be reached. */
 	problem: string;
 	/** How the bodies grew lately, for their speed. */
 	samples: { request: Sample[]; response: Sample[] };
 }
 
-const nothing: SessionState = { id: undefined, session: undefined, problem: "", samples: { request: [], response: [] } };
+const nothing: SessionState = { id: undefined, session: undefined, gone: false, problem: "", samples: { request: [], response: [] } };
 
 /**
  * OpenSession keeps one session up to date: it watches it over the live connection and reads it again whenever it changed, one read at a time.
@@ -53,7 +55,7 @@ export class OpenSession {
 	changed = (id: number, exists: boolean): void => {
 		if (this.state.get().id !== id) return;
 		if (exists) this.#load();
-		else this.state.patch({ problem: "This session was deleted." });
+		else this.state.patch({ gone: true, problem: "This session was deleted." });
 	};
 
 	/** What people say of a session was changed here, and this came back. */
@@ -88,7 +90,7 @@ export class OpenSession {
 			});
 		} catch (error) {
 			if (this.#reading !== reading) return;
-			this.state.patch({ problem: explain(error) });
+			this.state.patch({ gone: error instanceof Problem && error.status === 404, problem: explain(error) });
 		}
 		this.#reading = undefined;
 		if (this.#again) {
