@@ -17,13 +17,27 @@ for (const theme of ["light", "dark"] as const) {
 		const set = async (limit: string, value: string) => {
 			await limits.getByRole("combobox", { name: "Limit" }).selectOption(limit);
 			await limits.getByRole("textbox", { name: "How much" }).fill(value);
-			await limits.getByRole("button", { name: "Set" }).click();
+			await limits.getByRole("button", { name: "Set" }).first().click(); // another is at a question
 		};
+		await expect(limits.getByText("disk: 21.5 GB")).toBeVisible(); // as in the footer
+		await limits.getByRole("combobox", { name: "Limit" }).selectOption("time");
+		await expect(limits.getByRole("textbox", { name: "How much" })).toHaveAttribute("placeholder", "7d");
 		await set("disk", "1MB");
 		await expect(limits.getByRole("alert")).toContainText("100MiB is the least");
 		await set("disk", "500MB");
-		await expect(limits.getByText("disk: 500MB")).toBeVisible();
+		await expect(limits.getByText("disk: 500 MB")).toBeVisible();
+		await expect(limits.getByRole("textbox", { name: "How much" })).toHaveAttribute("placeholder", "50GB"); // the form is as at first
+		const question = limits.getByRole("group", { name: "Sessions would be deleted" });
 		await set("sessions", "2");
+		const count = (await millpond.sessions("")).length;
+		await expect(question).toContainText(`The oldest ${count - 2} sessions are deleted now`);
+		await info.attach("the question", { body: await dashboard.screenshot(), contentType: "image/png" });
+		await question.getByRole("button", { name: "Cancel" }).click();
+		await expect(question).toHaveCount(0);
+		await expect(limits.getByRole("textbox", { name: "How much" })).toHaveValue("2");
+		expect((await millpond.sessions("")).length).toBe(count);
+		await set("sessions", "2");
+		await question.getByRole("button", { name: "Set" }).click();
 		await expect(limits.getByText("sessions: 2")).toBeVisible();
 		await info.attach("the dialog", { body: await dashboard.screenshot(), contentType: "image/png" });
 		await expect.poll(async () => (await millpond.sessions("")).length).toBe(2);

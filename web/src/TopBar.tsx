@@ -59,7 +59,7 @@ export function TopBar({ dashboard }: { dashboard: Dashboard }) {
 			</div>
 			{dialog === "clear" && <ClearDialog dashboard={dashboard} onClose={close} />}
 			{dialog === "share" && selected && <ShareDialog api={dashboard.api} row={selected.row} listens={status?.dashboard ?? ""} onClose={close} />}
-			{dialog === "settings" && <SettingsDialog outbound={dashboard.outbound} onClose={close} />}
+			{dialog === "settings" && <SettingsDialog dashboard={dashboard} onClose={close} />}
 			{dialog === "connect" && <ConnectDialog dashboard={dashboard} onClose={close} />}
 		</header>
 	);

@@ -1,4 +1,6 @@
-import { type FormEvent, type ReactNode, useEffect, useId } from "react";
+import { type FormEvent, type ReactNode, useEffect, useId, useState } from "react";
+import { type Limit, limitText, lossOf } from "../limits";
+import type { Dashboard } from "../state/dashboard";
 import { type HostList, type Outbound, own } from "../state/outbound";
 import { useStore } from "../state/store";
 import { useAttempt } from "../state/useAttempt";
@@ -7,7 +9,8 @@ import { Modal } from "../ui/Modal";
 import styles from "./SettingsDialog.module.css";
 
 /** How servers are reached, what is set about hosts, and how much is kept. What the start set is shown, and cannot be changed here. */
-export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onClose: () => void }) {
+export function SettingsDialog({ dashboard, onClose }: { dashboard: Dashboard; onClose: () => void }) {
+	const { outbound } = dashboard;
 	const { settings, problem } = useStore(outbound.state);
 	useEffect(() => {
 		outbound.load();
@@ -20,7 +23,7 @@ export function SettingsDialog({ outbound, onClose }: { outbound: Outbound; onCl
 			</p>
 			{settings && (
 				<>
-					<Limits outbound={outbound} settings={settings} />
+					<Limits dashboard={dashboard} settings={settings} />
 					<Hosts outbound={outbound} list="passthrough" settings={settings} title="Pass through unread">
 						For clients that accept only certificates they know, and for what is nobody's business.
 					</Hosts>
@@ -49,15 +52,32 @@ interface Part {
 	settings: OutboundSettings;
 }
 
-/** A heading, what is set, and a form that sets more. `add` reports whether it worked: then the form is emptied. */
-function Section(props: { outbound: Outbound; title: string; hint: ReactNode; entries: ReactNode; add?: (form: FormData) => Promise<boolean>; action?: string; children?: ReactNode }) {
+interface SectionProps {
+	outbound: Outbound;
+	title: string;
+	hint: ReactNode;
+	entries: ReactNode;
+	/** Reports whether it worked: then the form is emptied. */
+	add?: (form: FormData) => Promise<boolean>;
+	/** What is to be agreed to before; empty for nothing. */
+	ask?: (form: FormData) => string;
+	action?: string;
+	children?: ReactNode;
+}
+
+/** A heading, what is set, and a form that sets more. */
+function Section(props: SectionProps) {
 	const id = useId();
 	const [problem, attempt] = useAttempt(props.outbound);
+	const [question, ask] = useQuestion(props.action ?? "Add");
 	const { add } = props;
-	const submit = async (event: FormEvent<HTMLFormElement>) => {
+	const submit = (event: FormEvent<HTMLFormElement>) => {
 		event.preventDefault();
 		const form = event.currentTarget;
-		if (add && (await attempt(() => add(new FormData(form))))) form.reset();
+		const data = new FormData(form);
+		ask(props.ask?.(data) ?? "", async () => {
+			if (add && (await attempt(() => add(data)))) form.reset();
+		});
 	};
 	return (
 		<section className={styles.section} aria-labelledby={id}>
@@ -65,16 +85,41 @@ function Section(props: { outbound: Outbound; title: string; hint: ReactNode; en
 			<p className="dim">{props.hint}</p>
 			<ul className={styles.entries}>{props.entries}</ul>
 			{add && (
-				<form className={styles.form} onSubmit={submit}>
+				<form className={styles.form} onSubmit={submit} onChange={() => ask("")}>
 					{props.children}
 					<button type="submit" className="quiet">
 						{props.action ?? "Add"}
 					</button>
 				</form>
 			)}
+			{question}
 			<Problem text={problem} />
 		</section>
 	);
+}
+
+/** Asks before work, where it was begun. Work that nothing is to be asked about is done at once; no work takes the question back. */
+function useQuestion(action: string): [question: ReactNode, ask: (text: string, work?: () => void) => void] {
+	const [asked, setAsked] = useState<{ text: string; work: () => void }>();
+	const ask = (text: string, work?: () => void) => {
+		setAsked(text === "" || !work ? undefined : { text, work });
+		if (text === "") work?.();
+	};
+	if (!asked) return [null, ask];
+	const question = (
+		<div className={styles.question} role="group" aria-label="Sessions would be deleted">
+			<p ref={comeIntoView} role="alert">
+				{asked.text}
+			</p>
+			<button type="button" className="danger" onClick={() => ask("", asked.work)}>
+				{action}
+			</button>
+			<button type="button" className="quiet" onClick={() => ask("")}>
+				Cancel
+			</button>
+		</div>
+	);
+	return [question, ask];
 }
 
 function comeIntoView(element: HTMLElement | null): void {
@@ -92,48 +137,75 @@ function Problem({ text: problem }: { text: string }) {
 }
 
 /** One thing that is set, and the button that takes it away where it was set here. */
-function Entry(props: { outbound: Outbound; name: string; from: string; children?: ReactNode; onRemove: () => Promise<boolean> }) {
+function Entry(props: { outbound: Outbound; name: string; from: string; children?: ReactNode; ask?: () => string; onRemove: () => Promise<boolean> }) {
 	const [problem, attempt] = useAttempt(props.outbound);
+	const [question, ask] = useQuestion("Remove");
 	return (
 		<li>
 			<span className="data">{props.name}</span>
 			<span className="dim">{props.children}</span>
 			{props.from === "dashboard" ? (
-				<button type="button" aria-label={`Remove ${props.name}`} onClick={() => attempt(props.onRemove)}>
+				<button type="button" aria-label={`Remove ${props.name}`} onClick={() => ask(props.ask?.() ?? "", () => attempt(props.onRemove))}>
 					×
 				</button>
 			) : (
 				<span className="dimmer">set by {props.from}</span>
 			)}
+			{question}
 			<Problem text={problem} />
 		</li>
 	);
 }
 
-const limits = { max_bytes: "disk", max_age: "time", max_sessions: "sessions" };
-type Limit = keyof typeof limits;
+const limits: Record<Limit, { name: string; example: string }> = {
+	max_bytes: { name: "disk", example: "50GB" },
+	max_age: { name: "time", example: "7d" },
+	max_sessions: { name: "sessions", example: "100000" },
+};
 const limitNames = Object.keys(limits) as Limit[];
 
-function Limits({ outbound, settings }: Part) {
+function Limits({ dashboard, settings }: { dashboard: Dashboard; settings: OutboundSettings }) {
+	const { outbound } = dashboard;
 	const free = limitNames.filter((each) => settings[each].from === "default" || settings[each].from === "dashboard");
+	const [chosen, choose] = useState(free[0]);
+	const loss = (limit: Limit, value: string) => {
+		const store = (dashboard.traffic.get() ?? dashboard.status.get())?.store;
+		return lossOf(limit, value, settings, store, Date.now());
+	};
+	const form = {
+		add: async (data: FormData) => {
+			const worked = await outbound.change({ [text(data, "limit")]: text(data, "value") });
+			if (worked) choose(free[0]); // the form is emptied
+			return worked;
+		},
+		ask: (data: FormData) => loss(text(data, "limit") as Limit, text(data, "value")),
+		action: "Set",
+	};
 	return (
 		<Section
 			outbound={outbound}
 			title="How much is kept"
-			hint="Beyond a limit the oldest sessions are deleted for good, but for pinned and shared ones. A size as 50GiB, a time as 7d or 36h, a number of sessions, or none."
+			hint="Beyond a limit the oldest sessions are deleted for good, but for pinned and shared ones. A size as 50GB, a time as 7d or 36h, a number of sessions, or none."
 			entries={limitNames.map((each) => (
-				<Entry outbound={outbound} key={each} name={`${limits[each]}: ${settings[each].value}`} from={settings[each].from} onRemove={() => outbound.change({ [each]: "" })} />
+				<Entry
+					outbound={outbound}
+					key={each}
+					name={`${limits[each].name}: ${limitText(each, settings[each].value)}`}
+					from={settings[each].from}
+					ask={() => loss(each, "")}
+					onRemove={() => outbound.change({ [each]: "" })}
+				/>
 			))}
-			{...(free.length > 0 && { add: (form: FormData) => outbound.change({ [text(form, "limit")]: text(form, "value") }), action: "Set" })}
+			{...(free.length > 0 && form)}
 		>
-			<select name="limit" aria-label="Limit">
+			<select name="limit" aria-label="Limit" onChange={(event) => choose(event.target.value as Limit)}>
 				{free.map((each) => (
 					<option key={each} value={each}>
-						{limits[each]}
+						{limits[each].name}
 					</option>
 				))}
 			</select>
-			<input name="value" aria-label="How much" placeholder="50GiB" required maxLength={100} spellCheck={false} autoCapitalize="off" />
+			<input name="value" aria-label="How much" placeholder={chosen && limits[chosen].example} required maxLength={100} spellCheck={false} autoCapitalize="off" />
 		</Section>
 	);
 }
