@@ -188,7 +188,11 @@ func (s *Server) answerBytes(w http.ResponseWriter, r *http.Request, session *st
 		for _, name := range []string{"Content-Disposition", "Content-Range", "ETag", "Millpond-Body", "Repr-Digest"} {
 			h.Del(name)
 		}
-		return problem(http.StatusInternalServerError, "The body's bytes from %d on cannot be read: %v. millpond verify --repair finds out what is lost.", part.from, err)
+		advice := " millpond verify --repair finds out what is lost."
+		if errors.Is(err, storage.ErrFileGone) { // that says it itself
+			advice = ""
+		}
+		return problem(http.StatusInternalServerError, "The body's bytes from %d on cannot be read: %v.%s", part.from, err, advice)
 	}
 	h.Set("Content-Length", strconv.FormatInt(part.to-part.from, 10))
 	if partial {

@@ -219,6 +219,24 @@ func TestBodyThatIsNotThere(t *testing.T) {
 		res := r.call("GET", bodyPath(lost, "response")+"?download", "", fields...)
 		if got := r.text(res); res.StatusCode != 500 || !strings.Contains(got, "cannot be read") || res.Header.Get("Content-Disposition")+res.Header.Get("ETag")+res.Header.Get("Content-Range") != "" {
 			t.Errorf("%s: got %s %q %v", name, res.Status, got, res.Header)
+		} else if strings.Count(got, "millpond verify --repair finds out what is lost") != 1 {
+			t.Errorf("%s: what to do is not said once: %q", name, got)
+		}
+	}
+}
+
+// A session whose record is gone, and nobody deleted it, is no session that there never was.
+func TestSessionWhoseSegmentIsGone(t *testing.T) {
+	r := newRig(t)
+	id := r.record(exchange{url: "http://a/record", response: "text"})
+	eventually(t, "it is durable", func() bool { return r.store.Status().DurableUntil == id })
+	if err := os.RemoveAll(filepath.Join(r.dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fmt.Sprintf("/api/sessions/%d", id), bodyPath(id, "response")} {
+		res := r.call("GET", path, "")
+		if got := r.text(res); res.StatusCode != 500 || !strings.Contains(got, "the file is gone: millpond verify --repair finds out what is lost") {
+			t.Errorf("%s: got %s %q", path, res.Status, got)
 		}
 	}
 }

@@ -111,5 +111,5 @@ func (s *Store) certificates(id uint64) ([]byte, error) {
 	}
 	der := make([]byte, at.length)
 	n, err := s.readLog(der, at, 0)
-	return der[:n], err
+	return der[:n], s.orDeleted(id, err)
 }

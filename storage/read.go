@@ -21,7 +21,7 @@ type bodySource interface {
 // BodyReader reads a body at any offset, also while it grows. ReadAt past the bytes captured so far returns io.EOF with what there is.
 type BodyReader struct{ bodySource }
 
-// Body opens what is kept of a body. An unknown id, or a body cut short before its first byte, is fs.ErrNotExist.
+// Body opens what is kept of a body. An unknown id, or a body cut short before its first byte, is fs.ErrNotExist; one whose files are lost ErrFileGone, here or where it is read.
 func (s *Store) Body(id uint64, side Side) (*BodyReader, error) {
 	if r := s.live.get(id); r != nil {
 		r.mu.Lock()
@@ -48,12 +48,12 @@ func (s *Store) Body(id uint64, side Side) (*BodyReader, error) {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
-		err = s.checkRuns(runs)
+		err = s.orDeleted(id, s.checkRuns(runs))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s body of session %d: %w", side, id, err)
 	}
-	return &BodyReader{&storedBody{s, runs, body}}, nil
+	return &BodyReader{&storedBody{s, id, runs, body}}, nil
 }
 
 // stored calls fn with a session's record from the log, and a transaction in which the slots it names are looked up.
@@ -78,10 +78,10 @@ func (s *Store) stored(id uint64, fn func(*bbolt.Tx, *Session) error) error {
 	if err == nil && session.ID != id {
 		err = fmt.Errorf("read session: its record is that of session %d: %w", session.ID, errTorn) // the index lies
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.index.view(func(tx *bbolt.Tx) error { return fn(tx, session) })
 	}
-	return s.index.view(func(tx *bbolt.Tx) error { return fn(tx, session) })
+	return s.orDeleted(id, err)
 }
 
 // storedRuns looks up where the extents' bytes are.
@@ -108,6 +108,7 @@ func storedRuns(tx *bbolt.Tx, extents []Extent) ([]run, error) {
 // storedBody is a body of a session that the index knows whole.
 type storedBody struct {
 	store *Store
+	id    uint64
 	runs  []run
 	body  Body
 }
@@ -125,7 +126,7 @@ func (b *storedBody) ReadAt(p []byte, off int64) (int, error) {
 		m, err := b.store.readRun(r, p[n:], uint64(off)+uint64(n))
 		n += m
 		if err != nil {
-			return n, err
+			return n, b.store.orDeleted(b.id, err)
 		}
 	}
 	return n, nil
@@ -179,7 +180,8 @@ func (b *liveBody) readSome(p []byte, off uint64) (int, error) {
 		if !ok {
 			return 0, fmt.Errorf("read body at %d: %w", off, errGone)
 		}
-		return r.store.readRun(from, p, off)
+		n, err := r.store.readRun(from, p, off)
+		return n, r.store.orDeleted(r.id, err)
 	}
 	defer r.mu.Unlock()
 	at := body.kept // where the queue begins: it may still hold bytes that are on disk

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -156,6 +158,7 @@ func (s *Store) replay(leftover map[uint64]bool) error {
 	if err != nil {
 		return err
 	}
+	s.tellGone(known, spans)
 	applied := s.index.snapshot().Applied
 	end := applied
 	found := applied.Segment == 0 // whether the end of what was applied is there
@@ -198,6 +201,18 @@ func (s *Store) replay(leftover map[uint64]bool) error {
 	}
 	s.log.start(end, max(newest, end.Segment))
 	return nil
+}
+
+// tellGone tells of segments that the index names and that are not there.
+func (s *Store) tellGone(known map[uint64]uint32, spans []segmentSpan) {
+	gone := maps.Clone(known)
+	for _, span := range spans {
+		delete(gone, span.number)
+	}
+	if len(gone) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(gone)))
+		s.logger.Error("the log is damaged: segments are gone: millpond verify --repair finds out what is lost", "segments", len(gone), "first", generationName(first, known[first]))
+	}
 }
 
 // cutTails cuts off what does not count at the ends of segments: torn records, and what was given up. Else it would count again once the next segment, which

@@ -43,6 +43,32 @@ func findRun(runs []run, off uint64) (run, bool) {
 	return runs[i], true
 }
 
+// ErrFileGone is a file of the log or a chunk that a session names and that is not there, though nobody deleted the session.
+var ErrFileGone = errors.New("the file is gone: millpond verify --repair finds out what is lost")
+
+// orGone tells a file that is not there from a session that is not.
+func orGone(n int, err error) (int, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%v: %w", err, ErrFileGone)
+	}
+	return n, err
+}
+
+// orDeleted makes fs.ErrNotExist of an error about something that is gone, where that is because the session was deleted meanwhile.
+func (s *Store) orDeleted(id uint64, err error) error {
+	if s.index == nil || !errors.Is(err, ErrFileGone) && !errors.Is(err, errGone) { // Verify has no index
+		return err
+	}
+	deleted := false
+	if lookErr := s.index.view(func(tx *bbolt.Tx) error {
+		deleted = tx.Bucket(bucketRows).Get(idKey(id)) == nil
+		return nil
+	}); lookErr != nil || !deleted {
+		return err
+	}
+	return fs.ErrNotExist
+}
+
 // readRun reads bytes of the run from off of the body on, at most to its end.
 func (s *Store) readRun(r run, p []byte, off uint64) (int, error) {
 	within := off - r.start
@@ -51,7 +77,7 @@ func (s *Store) readRun(r run, p []byte, off uint64) (int, error) {
 	case r.in != nil:
 		return s.readIncoming(r.in, p, within)
 	case r.chunk != nil:
-		return s.readFile(chunkName(r.chunk), p, within)
+		return orGone(s.readFile(chunkName(r.chunk), p, within))
 	}
 	return s.readLog(p, r.at, within)
 }
@@ -66,7 +92,7 @@ func (s *Store) readIncoming(in *incoming, p []byte, at uint64) (int, error) {
 		}
 		in.rec.mu.Unlock()
 		if n, err := s.readFile(name, p, at); try > 0 || !errors.Is(err, fs.ErrNotExist) {
-			return n, err
+			return orGone(n, err)
 		}
 	}
 }
@@ -79,7 +105,7 @@ func (s *Store) readLog(p []byte, at place, within uint64) (int, error) {
 	for {
 		n, err := s.readFile(generationName(at.Segment, at.generation), p, at.offset+within)
 		if !errors.Is(err, fs.ErrNotExist) || !s.moved(&at) {
-			return n, err
+			return orGone(n, err)
 		}
 	}
 }
@@ -135,8 +161,8 @@ func (s *Store) readSession(at place) (*Session, error) {
 func (s *Store) readRecord(at place) ([]byte, error) {
 	b := make([]byte, frameSize+int(at.length))
 	if _, err := s.readLog(b, place{at.slotID, at.offset - frameSize, at.length + frameSize, at.generation}, 0); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w (%w)", errGone, err)
+		if errors.Is(err, ErrFileGone) {
+			return nil, fmt.Errorf("%w (%w)", err, errGone)
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, fmt.Errorf("%w (%w)", errTorn, err)

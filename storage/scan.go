@@ -15,7 +15,7 @@ const (
 	scanTime  = 50 * time.Millisecond // a transaction's longest
 )
 
-// Session returns the whole record, also of an open session. An unknown id is fs.ErrNotExist.
+// Session returns the whole record, also of an open session. An unknown id is fs.ErrNotExist, a record whose segment is lost ErrFileGone.
 func (s *Store) Session(id uint64) (Session, error) {
 	session, err := s.session(id)
 	if err == nil {

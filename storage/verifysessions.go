@@ -105,7 +105,7 @@ func (v *verifier) body(tx *bbolt.Tx, id uint64, side Side, body *Body) {
 	if !body.Complete || body.SHA256 == nil || len(runs) == 1 && bytes.Equal(runs[0].chunk, body.SHA256) {
 		return
 	}
-	got, err := hashBody(&BodyReader{&storedBody{v.store, runs, *body}}, func() error { return nil })
+	got, err := hashBody(&BodyReader{&storedBody{v.store, id, runs, *body}}, func() error { return nil })
 	if err == nil && !bytes.Equal(got, body.SHA256) {
 		err = fmt.Errorf("its bytes have the SHA-256 %x, its record says %x", got, body.SHA256)
 	}
