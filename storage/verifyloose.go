@@ -19,6 +19,9 @@ var errMisfit = errors.New("it does not fit the log")
 // misfit looks whether the index was made from this log. A segment's file that it knows and that is gone is a loss, unless the log shows that it went on without
 // this index: the segment was rewritten, or there are records that an index which was closed in order would have, or what is beyond it was cleaned already.
 func (v *verifier) misfit(clean bool) error {
+	if _, err := v.files.Stat(repairedIndex); err == nil {
+		return nil // what is beyond the index was written by a repair that was broken off, and is of it
+	}
 	spans, others, err := logFiles(v.files, v.known)
 	if err != nil {
 		return nil // it is told where the log is read
