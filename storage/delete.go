@@ -13,7 +13,7 @@ import (
 // three times as long, and deleting no faster.
 const deleteStep = 500
 
-// errPartial is a deletion that would miss what is to be deleted.
+// errPartial is a deletion that would miss what is to be deleted, or a change to a session of which the index knows an older state.
 var errPartial = errors.New("the list of sessions is being made again from the log: try again in a moment")
 
 // Delete removes sessions; the open among them are dropped at their end. It returns how many there were.
@@ -192,16 +192,22 @@ func (s *Store) amendStored(id uint64, fn func(*Session)) error {
 	s.amending.Lock()
 	defer s.amending.Unlock()
 	var session Session
-	if err := s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
+	s.committing.Lock() // the index is made again under it
+	err := s.stored(id, func(_ *bbolt.Tx, stored *Session) error {
 		session = *stored
 		return nil
-	}); err != nil {
+	})
+	if s.index.partial.Load() || err == nil && session.State == Open {
+		err = errPartial
+	}
+	s.committing.Unlock()
+	if err != nil {
 		return err
 	}
 	fn(&session)
 	rec := &record{kind: recordEnded, session: &session}
 	s.appendValue(rec, &session)
-	err := s.commit()
+	err = s.commit()
 	s.feeds.publish(id)
 	return err
 }

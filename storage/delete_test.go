@@ -185,3 +185,46 @@ func TestSegmentLeftByACrashIsRemoved(t *testing.T) {
 		t.Errorf("%d deleted sessions are back", st.Sessions)
 	}
 }
+
+// While the index is made again it may know an ended session as an open one: what is put on the session then must not make that its last state.
+func TestNothingIsAmendedFromAnIndexThatIsBehind(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	r := s.Begin(Session{Method: "GET", Host: "example.com"})
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	begun := s.index.snapshot().Applied
+	give(r.Body(Response), noise(1, 3000))
+	r.Body(Response).Complete()
+	r.End(Done, "")
+	waitDurable(t, s)
+	makeAgain := func(to position, partial bool) {
+		t.Helper()
+		s.committing.Lock()
+		defer s.committing.Unlock()
+		s.rebuildTo = to
+		s.index.partial.Store(true)
+		if err := s.finishIndex(); err != nil {
+			t.Fatal(err)
+		}
+		s.index.partial.Store(partial)
+	}
+	s.damage = errors.New("a test has it made again")
+	makeAgain(begun, true)
+	pin := func() error { return s.Annotate(r.ID(), func(session *Session) { session.Pinned = true }) }
+	if err := pin(); !errors.Is(err, errPartial) {
+		t.Errorf("pinned from an index that is behind: %v", err)
+	}
+	makeAgain(s.log.end(), false)
+	if err := pin(); err != nil {
+		t.Error(err)
+	}
+	if row, err := s.Row(r.ID()); err != nil || row.State != Done || !row.Pinned {
+		t.Errorf("got %+v, %v", row, err)
+	}
+	checkBody(t, s, r.ID(), Response, noise(1, 3000))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustVerify(t, s.dir)
+}
