@@ -52,6 +52,7 @@ func killedWithSegments(t *testing.T) (dir string, chunked []byte) {
 		eventually(t, "a sync has failed", func() bool { return strings.HasPrefix(s.Status().Problem, "the disk failed") })
 		disk.Heal()
 		eventually(t, "it is durable", durable(s, r.ID()))
+		eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" }) // else the next would take it for its own
 	}
 	dir = t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
