@@ -453,3 +453,24 @@ func TestChunkThatCouldNotBeRemovedIsReplaced(t *testing.T) {
 	checkRead(t, s, r.ID(), body)
 	verify(t, s, dir)
 }
+
+// After a failure of the log an open body's mark is said again as it was: it counts once, and goes with its session.
+func TestMarkThatIsSaidAgainCountsOnce(t *testing.T) {
+	s, disk, dir := openFaulty(t, storage.Wait)
+	r := s.Begin(storage.Session{Method: "GET", Host: "open"})
+	body := bytesOf(1, 600_000)
+	if _, err := r.Body(storage.Response).Write(body); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond) // until all of it is marked
+	for i := range uint64(3) {
+		disk.FailNth(storagetest.Sync, 1, syscall.EIO)
+		other := record(s, bytesOf(2+i, 1000))
+		eventually(t, "it is durable", durable(s, other.ID()))
+	}
+	after, copied := crash(t, dir)
+	verify(t, after, copied)
+	r.End(storage.Done, "")
+	eventually(t, "it is durable", durable(s, r.ID()))
+	verify(t, s, dir)
+}

@@ -124,8 +124,7 @@ func (f *fold) apply(rec *record) error {
 		if err := f.ref(rec.at.slotID, +1); err != nil {
 			return err
 		}
-		f.openSession(rec.mark.ID, rec.at).addMark(openMark{Mark: rec.mark, Record: rec.at.slotID})
-		return nil
+		return f.mark(openMark{Mark: rec.mark, Record: rec.at.slotID})
 	case recordChain:
 		return nil // it counts once a session names it
 	case recordEnded:
@@ -138,11 +137,11 @@ func (f *fold) apply(rec *record) error {
 	return fmt.Errorf("apply record: unknown kind %d", rec.kind)
 }
 
-// openSession returns the session's open state, which rec speaks of.
-func (f *fold) openSession(id uint64, at place) *openSession {
+// openSession returns the session's open state, of which a record in the segment speaks.
+func (f *fold) openSession(id, segment uint64) *openSession {
 	o := f.ix.open[id]
 	if o == nil {
-		o = &openSession{id: id, first: at.Segment}
+		o = &openSession{id: id, first: segment}
 		f.ix.open[id] = o
 	}
 	f.touched[id] = o
@@ -152,7 +151,7 @@ func (f *fold) openSession(id uint64, at place) *openSession {
 
 func (f *fold) begun(rec *record) error {
 	s := rec.session
-	o := f.openSession(s.ID, rec.at)
+	o := f.openSession(s.ID, rec.at.Segment)
 	if o.begun.Segment != 0 {
 		if err := f.ref(o.begun, -1); err != nil {
 			return err
@@ -170,7 +169,7 @@ func (f *fold) begun(rec *record) error {
 
 // extent takes in that a run of an open body lies somewhere. Marks and extents of the same run have served.
 func (f *fold) extent(id uint64, side Side, at place, e openExtent) error {
-	o := f.openSession(id, at)
+	o := f.openSession(id, at.Segment)
 	if len(o.dirty) == 0 && !o.stored {
 		o.headChanged() // a piece can come before the session's own record
 	}
@@ -187,6 +186,18 @@ func (f *fold) extent(id uint64, side Side, at place, e openExtent) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// mark takes in how far an incoming file is proved. After a failure of the log the same is said again: the later one then stands for both.
+func (f *fold) mark(m openMark) error {
+	o := f.openSession(m.Mark.ID, m.Record.Segment)
+	for _, old := range o.dropMarks(m.Mark.Side, m.end()-1, m.end()) {
+		if err := f.ref(old.Record, -1); err != nil {
+			return err
+		}
+	}
+	o.addMark(m)
 	return nil
 }
 
