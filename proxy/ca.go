@@ -52,10 +52,11 @@ func LoadCA(dir string) (*CA, error) {
 	keyFile, certFile := filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem")
 	keyPEM, err := os.ReadFile(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(certFile); err == nil {
+		if _, noCert := os.Stat(certFile); noCert != nil {
+			keyPEM, err = createOnce(keyFile, newKeyPEM)
+		} else if keyPEM, err = os.ReadFile(keyFile); errors.Is(err, fs.ErrNotExist) { // looked for again: another may just have made both
 			return nil, fmt.Errorf("open the authority: %s has no key.pem beside it: put the key back, or remove cert.pem to have a new authority made", certFile)
 		}
-		keyPEM, err = createOnce(keyFile, newKeyPEM)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the key of the authority: %w", err)
