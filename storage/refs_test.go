@@ -336,7 +336,7 @@ func checkFiles(t *testing.T, dir string) {
 func TestEverythingIsCounted(t *testing.T) {
 	rounds, steps := 5, 120
 	if testing.Short() {
-		rounds, steps = 2, 40
+		rounds, steps = 1, 50
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

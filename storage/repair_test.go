@@ -728,7 +728,7 @@ func TestRepairThatIsBrokenOff(t *testing.T) {
 	wantLost := c.check(t, want)
 	step := 2
 	if testing.Short() {
-		step = 13
+		step = 26
 	}
 	for n := 0; ; n += step {
 		dir := c.copy(t)
@@ -781,7 +781,7 @@ func TestRepairOfDamageAnywhere(t *testing.T) {
 	c := newRepairCase(t)
 	rounds := 16
 	if testing.Short() {
-		rounds = 4
+		rounds = 2
 	}
 	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 7))

@@ -115,7 +115,7 @@ func TestBodiesOfEverySize(t *testing.T) {
 	bodies := make(map[uint64][]byte)
 	for i, size := range bodySizes {
 		for j, put := range []func(*BodyWriter, []byte){give, write} {
-			if j == 1 && size > chunkSize+1 {
+			if j == 1 && (size > chunkSize+1 || testing.Short()) {
 				continue // enough was written in odd splits
 			}
 			body := noise(uint64(2*i+j), size)
