@@ -181,15 +181,21 @@ func TestBackupCommand(t *testing.T) {
 	if out, errOut, code := output(t, "--data", data, "backup", ""); code != 1 || !strings.Contains(errOut, "its name is empty") {
 		t.Errorf("to no name: exit %d, %s%s", code, out, errOut)
 	}
-	for _, dir := range []string{"", filepath.Join(to, "none")} {
-		args := []string{"backup", filepath.Join(to, "new")}
-		if dir != "" {
-			args = append(args, "--data", dir)
-		} else {
-			args = append(args, "--data", t.TempDir())
+}
+
+// TestCommandsWithoutData: a path that holds nothing of Millpond's is a mistake in the path, not damage. Nothing is left there.
+func TestCommandsWithoutData(t *testing.T) {
+	dir := t.TempDir()
+	for _, data := range []string{dir, filepath.Join(dir, "none")} {
+		for _, args := range [][]string{{"verify"}, {"verify", "--full"}, {"verify", "--repair"}, {"backup", filepath.Join(t.TempDir(), "to")}, {"compact"}} {
+			out, errOut, code := output(t, append(args, "--data", data)...)
+			if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, data+": there is no Millpond data there") || !strings.Contains(errOut, "check the path") {
+				t.Errorf("%v of %s: exit %d, %s%s", args, data, code, out, errOut)
+			}
 		}
-		if out, errOut, code := output(t, args...); code != 1 || !strings.Contains(errOut, "no data directory") {
-			t.Errorf("of nothing: exit %d, %s%s", code, out, errOut)
+		empty, err := os.ReadDir(dir)
+		if err != nil || len(empty) > 0 {
+			t.Errorf("left in it: %v, %v", empty, err)
 		}
 	}
 }
@@ -270,7 +276,4 @@ func TestCompactCommand(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	p.stop(t)
-	if out, errOut, code := output(t, "--data", filepath.Join(data, "none"), "compact"); code != 1 || !strings.Contains(errOut, "no data directory") {
-		t.Errorf("of nothing: exit %d, %s%s", code, out, errOut)
-	}
 }

@@ -60,18 +60,28 @@ func Check(dir string, ignore ...string) error {
 	return err
 }
 
-// Current is Check for who reads the data as it is: a former version is ErrOlder.
+// Current is Check for who reads the data as it is: that there is none is fs.ErrNotExist, and a former version ErrOlder.
 func Current(dir string, ignore ...string) error {
 	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return noData(err)
+	}
 	if err != nil {
 		return fmt.Errorf("open data directory: %w", err)
 	}
 	defer root.Close()
 	version, err := known(root, steps, ignore)
-	if err == nil && 0 < version && version < len(steps) {
+	if err == nil && version == 0 {
+		return noData(&fs.PathError{Op: "open", Path: formatName, Err: fs.ErrNotExist})
+	}
+	if err == nil && version < len(steps) {
 		return fmt.Errorf("%w: its format is %d, this program's is %d, to which its start brings it", ErrOlder, version, len(steps))
 	}
 	return err
+}
+
+func noData(why error) error {
+	return fmt.Errorf("there is no Millpond data there (%w): check the path, or name another with --data", why)
 }
 
 func migrate(dir *os.Root, steps []step, logger *slog.Logger, ignore []string) error {

@@ -87,12 +87,12 @@ func BackupStopped(ctx context.Context, data string, to BackupTo) (BackupProgres
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil { // also before a lock is left in what is no data directory
-		return fail(fmt.Errorf("%w: that is no data directory; name it with --data", err))
-	}
 	former := migrations.Current(dir, lockName)
 	if former != nil && !errors.Is(former, migrations.ErrOlder) {
 		return fail(former)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil {
+		return fail(fmt.Errorf("%w: a start that brought it to another version was broken off: start Millpond there once, then try again", err))
 	}
 	files, err := OpenDir(dir)
 	if err != nil {

@@ -122,9 +122,6 @@ func (p CompactPlan) check() error {
 
 // planCompact looks at a store that no process has open.
 func planCompact(dir string) (p CompactPlan, err error) {
-	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil {
-		return p, fmt.Errorf("%w: that is no data directory; name it with --data", err)
-	}
 	if err := migrations.Current(dir, lockName); err != nil {
 		return p, err
 	}

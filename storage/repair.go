@@ -45,7 +45,7 @@ type Repaired struct {
 func Repair(dir string, report func(line string)) (done Repaired, err error) {
 	v, err := newVerifier(dir, true, lockDir, report)
 	if err != nil {
-		return done, fmt.Errorf("repair store: %w", err)
+		return done, fmt.Errorf("repair %s: %w", dir, err)
 	}
 	defer v.close()
 	return v.repair()
@@ -53,10 +53,10 @@ func Repair(dir string, report func(line string)) (done Repaired, err error) {
 
 func (v *verifier) repair() (done Repaired, err error) {
 	if err := settleIndex(v.files); err != nil {
-		return done, fmt.Errorf("repair store: %w", err)
+		return done, fmt.Errorf("repair %s: %w", v.dir, err)
 	}
 	if err := migrations.Migrate(v.dir, slog.New(reportHandler(v.report)), lockName); err != nil {
-		return done, fmt.Errorf("repair store: %w", err)
+		return done, fmt.Errorf("repair %s: %w", v.dir, err)
 	}
 	err = v.verify()
 	done.Verified, done.Wrong = v.looked, v.problems.count
@@ -67,7 +67,7 @@ func (v *verifier) repair() (done Repaired, err error) {
 	err = r.run()
 	done.Lost, done.MayMiss = len(r.lost), r.mayMiss
 	if err != nil {
-		return done, fmt.Errorf("repair store: %w", err)
+		return done, fmt.Errorf("repair %s: %w", v.dir, err)
 	}
 	v.begin()
 	v.full = false

@@ -31,11 +31,11 @@ type Verified struct {
 func Verify(dir string, full bool, report func(problem string)) (looked Verified, err error) {
 	v, err := newVerifier(dir, full, lockToRead, report)
 	if err != nil {
-		return looked, fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify %s: %w", dir, err)
 	}
 	if err := migrations.Current(v.dir, lockName); err != nil {
 		v.close()
-		return looked, fmt.Errorf("verify store: %w", err)
+		return looked, fmt.Errorf("verify %s: %w", dir, err)
 	}
 	defer v.close()
 	err = v.verify()
@@ -87,10 +87,7 @@ func newVerifier(dir string, full bool, lock func(dir string) (*dirLock, error),
 	if v.dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(v.dir); err != nil {
-		return nil, err
-	}
-	if err := migrations.Check(v.dir, lockName); err != nil {
+	if err := migrations.Current(v.dir, lockName); err != nil && !errors.Is(err, migrations.ErrOlder) { // before a lock is left in what is no data directory
 		return nil, err
 	}
 	if v.files, err = OpenDir(v.dir); err != nil {
