@@ -147,7 +147,7 @@ func (compactCommand) Run(line *commandLine, s *streams) error {
 	case err != nil && ctx.Err() != nil:
 		return errors.New("compacting was broken off; nothing is lost")
 	case err != nil:
-		return err
+		return line.Data.unwritable(err)
 	}
 	_, err = fmt.Fprintf(s.out, "the index had %s and has %s, the log had %s and has %s\n", size(done.Before), size(done.After), size(done.LogBefore), size(done.LogAfter))
 	return err

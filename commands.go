@@ -57,7 +57,7 @@ func (c verifyCommand) Run(line *commandLine, s *streams) error {
 func (c verifyCommand) repair(data string, s *streams) error {
 	done, err := storage.Repair(data, func(text string) { fmt.Fprintln(s.out, text) })
 	if err != nil {
-		return err
+		return dataDir(data).unwritable(err)
 	}
 	if err := settings.Check(data); err != nil {
 		done.Left++
@@ -115,7 +115,7 @@ func (c caCommand) Run(line *commandLine, s *streams) error {
 		ca, err = proxy.LoadCA(dir)
 	}
 	if err != nil {
-		return err
+		return line.Data.unwritable(err)
 	}
 	return pem.Encode(s.out, &pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})
 }

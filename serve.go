@@ -60,7 +60,7 @@ func (c *serveCommand) Run(line *commandLine, s *streams) error {
 
 	store, err := storage.OpenStore(storage.Config{Dir: string(line.Data), SlowDisk: c.SlowDisk.kind(), Logger: log})
 	if err != nil {
-		return err
+		return line.Data.unwritable(err)
 	}
 	hurry, hurryUp := context.WithCancel(context.Background())
 	defer hurryUp()
@@ -95,7 +95,7 @@ func (c *serveCommand) serve(ctx context.Context, stop stopping, data string, st
 	}
 	ca, err := proxy.LoadCA(authority)
 	if err != nil {
-		return err
+		return dataDir(data).unwritable(err)
 	}
 	live, err := c.loadSettings(store)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"millpond/settings"
 	"millpond/storage"
@@ -28,6 +29,14 @@ func (d dataDir) check() error {
 		return fmt.Errorf("%s is not a directory: name one, or one that can be made", string(d))
 	}
 	return nil
+}
+
+// unwritable adds to the error of what was to be written there what to do, where that is not allowed.
+func (d dataDir) unwritable(err error) error {
+	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+		return err
+	}
+	return fmt.Errorf("%w: make %s and what is in it writable for the user that runs Millpond, or name another directory with --data", err, string(d))
 }
 
 // token opens the dashboard.
