@@ -4,13 +4,14 @@ export default defineConfig({
 	testDir: "browser",
 	outputDir: "results/browser",
 	globalSetup: "./browser/build.ts",
-	// Two cores are shared by a browser, a proxy and an origin.
-	workers: 1,
+	// A test waits as much as it works.
+	workers: 2,
+	fullyParallel: true,
 	timeout: 60_000,
 	forbidOnly: Boolean(process.env.CI),
 	reporter: [["list"], ["json", { outputFile: process.env.PLAYWRIGHT_JSON_OUTPUT_FILE ?? "results/browser.json" }]],
 	use: {
-		trace: "retain-on-failure",
+		trace: "off",
 		screenshot: "only-on-failure",
 		launchOptions: {
 			executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",

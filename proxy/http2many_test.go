@@ -81,6 +81,9 @@ func TestHTTP2ManyRequestsOnOneConnection(t *testing.T) {
 		}
 	}
 	grown := heap(n) - before
+	for deadline := time.Now().Add(patience); grown > slack && time.Now().Before(deadline); { // a busy disk takes longer; what leaks stays
+		grown = heap(n) - before
+	}
 	t.Logf("shown: %d requests, %d bytes of memory for each beyond the first %d", n, grown/int64(n-first), first)
 	if grown > slack {
 		t.Errorf("memory grew by %d bytes over %d requests", grown, n-first)

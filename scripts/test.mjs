@@ -6,15 +6,13 @@ import { devNull } from "node:os";
 import { join } from "node:path";
 import { buildApp, buildBinary, goBuild } from "./build.mjs";
 import { clients } from "./chromium.mjs";
-import { goTest, goTests, halves, playwrightCounts, vitestCounts } from "./count.mjs";
+import { goTests, halves, playwrightCounts, vitestCounts } from "./count.mjs";
 import { install } from "./install.mjs";
 import { binary, fail, read, root, run } from "./run.mjs";
 
 const results = "e2e/results";
-// A cold build for one takes a minute and a half of a core, and no file of ours is for one architecture: each system and each architecture is
-// built, with the machine's own, and the rest only where they are asked for, with `npm test -- everywhere`.
-const platforms = ["darwin/arm64", "windows/amd64"];
-const furtherPlatforms = ["linux/arm64", "linux/amd64", "darwin/amd64", "windows/arm64"];
+// A cold build for one takes a minute and a half of a core: `npm test` checks the types of all, and `npm test -- everywhere` builds them.
+const platforms = ["linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"];
 const goTool = (name, ...args) => ["tool", "-modfile=scripts/tools.mod", name, ...args];
 const packages = () => read("go", ["list", "./..."]).trim().split("\n");
 
@@ -22,11 +20,18 @@ const packages = () => read("go", ["list", "./..."]).trim().split("\n");
 process.env.GOFLAGS = `${read("go", ["env", "GOFLAGS"])?.trim() ?? ""} -trimpath`.trim();
 process.env.CGO_ENABLED = "0";
 
-const race = ["-race", "-short", "-timeout=15m"];
+const timeout = "-timeout=15m";
+const race = ["-race", "-short", timeout];
 const cgo = { CGO_ENABLED: "1", GORACE: "atexit_sleep_ms=0" }; // else each process that a test starts takes a second more to end
 const slow = ["millpond/proxy", "millpond/storage"];
-// Packages that start no goroutine: the race detector has nothing to see in them, and makes decoding ten times as slow. Who calls them runs with it.
-const alone = /^millpond\/(content|migrations)(\/|$)/;
+// Packages that start no goroutine, and the program's own, whose tests are each a process or more: the race detector sees nothing in them, and makes
+// decoding and each start ten times as slow. Who calls them runs with it.
+const alone = /^millpond(\/(content|migrations)(\/.*)?)?$/;
+// Tests in which one goroutine does most of the work, and floods, of which one round shows a race or none: with the race detector they take minutes.
+// They run without it.
+const heavy =
+	"^Test(Repair|Damaged|Compact|WithoutAnIndex|WhatNoIndexTellsOf|IndexThatLies|RewritingIsKilled|ResidentSize|BodiesOfEverySize|Floods$|FieldsOfOpen|ManyHosts|FilterFindsWhatRowsSay)";
+const raced = (name) => !/^millpond\/(e2e|scripts)(\/|$)/.test(name) && !alone.test(name);
 
 /** Names the tests that ask testing.Short, and their packages. */
 function shortened() {
@@ -72,35 +77,26 @@ const steps = {
 		return vitestCounts(report);
 	},
 	go() {
-		const all = packages().filter((name) => !name.startsWith("millpond/e2e") && !slow.includes(name));
+		const others = packages().filter((name) => raced(name) && !slow.includes(name));
 		// In a process tests run one after the other, as each asserts that it leaves no goroutine behind: so the largest packages run in two processes each.
-		const [proxy, storage] = slow.map((name) => halves(name, race, cgo));
-		return goTests([
-			...proxy.map((args) => [args, cgo]),
-			[[...race, "-p=1", ...all.filter((name) => !alone.test(name))], cgo],
-			...storage.map((args) => [args, cgo]),
-			[["-timeout=15m", ...all.filter((name) => alone.test(name))]],
-		]);
-	},
-	// What -short made less of, whole: with the race detector it would take minutes more and show nothing else.
-	long() {
-		const asking = shortened();
-		return goTest(["-timeout=15m", `-run=^(${asking.tests.join("|")})$`, ...asking.packages]);
+		const [proxy, storage] = slow.map((name) => halves(name, race, cgo, heavy));
+		return goTests([...proxy, ...storage, [...race, "-p=1", `-skip=${heavy}`, ...others]].map((args) => [args, cgo]));
 	},
 	build: buildBinary,
-	platforms: () => buildFor(platforms),
+	platforms: () => run("go", ["run", "-modfile=scripts/tools.mod", "scripts/typecheck.go", ...platforms]),
+	// What runs without the race detector: the tests that need none, and those that drive the program from outside, of which it would see nothing.
 	program() {
 		clients();
-		// The tests drive the program from outside, in its own process: the race detector would see only the tests.
-		const args = ["-timeout=15m"];
 		const env = { MILLPOND_BINARY: join(root, binary), MILLPOND_GIB: "1" };
 		const whole = "millpond/e2e"; // many of its tests wait for disks that stall and processes that are killed: so it runs in two processes
+		const [first, second] = halves(whole, [timeout], env);
 		const others = packages().filter((name) => name.startsWith(`${whole}/`));
-		const [first, second] = halves(whole, args, env);
 		return goTests([
 			[first, env],
-			[[...args, "-p=1", ...others], env],
 			[second, env],
+			[[timeout, "-p=1", ...others], env],
+			[["-short", timeout, "-p=1", ...packages().filter((name) => alone.test(name))]],
+			[["-short", timeout, "-p=1", `-run=${heavy}`, ...packages().filter(raced)]],
 		]);
 	},
 	browser() {
@@ -119,7 +115,12 @@ const steps = {
 };
 
 const onlyAsked = {
-	everywhere: () => buildFor([...platforms, ...furtherPlatforms]),
+	// What -short made less of, whole: before a release.
+	long() {
+		const asking = shortened();
+		return goTests([...asking.packages].map((name) => [[timeout, `-run=^(${asking.tests.join("|")})$`, name]]));
+	},
+	everywhere: () => buildFor(platforms),
 };
 
 function buildFor(names) {

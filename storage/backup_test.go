@@ -364,10 +364,7 @@ func TestKilledDuringBackupWithDeletions(t *testing.T) {
 	if _, err := s.DeleteThrough(context.Background(), uint64(len(bodies))); err != nil {
 		t.Fatal(err)
 	}
-	killed := t.TempDir() // what a kill would leave
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	killed := storage.Killed(t, dir)
 	if err := release(); err != nil {
 		t.Fatal(err)
 	}
@@ -435,10 +432,7 @@ func TestBackupOfStoppedStore(t *testing.T) {
 	}
 	becomeDurable(t, s, r.ID()-1)
 	time.Sleep(300 * time.Millisecond)
-	killed := t.TempDir()
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	killed := storage.Killed(t, dir)
 	r.End(storage.Done, "")
 	s.Close()
 	for _, state := range []string{"killed", "killed while the index was compacted"} {

@@ -47,10 +47,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 		after, copied = crash(t, dir)
 		_, err := after.Row(open.ID())
 		after.Close()
-		copied = t.TempDir()
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		copied = storage.Killed(t, dir)
 		return err == nil
 	})
 	for _, ballast := range []bool{true, false} {

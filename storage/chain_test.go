@@ -155,16 +155,14 @@ func TestChainMovesOnWithTheLog(t *testing.T) {
 
 // A session that a SIGKILL interrupts has its certificates: the log names them as soon as it tells of the session.
 func TestCertificatesOfAnInterruptedSession(t *testing.T) {
-	dir, killed := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	s := openTest(t, dir)
 	der := noise(8, 700)
 	r := s.Begin(Session{Method: "GET", TLS: &TLS{Chain: s.Chain([][]byte{der})}})
 	if err := s.commit(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	killed := Killed(t, dir)
 	for _, name := range []string{"", "index.db"} { // and with an index made anew
 		if name != "" {
 			if err := os.Remove(filepath.Join(killed, name)); err != nil {

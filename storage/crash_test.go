@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,10 +19,7 @@ import (
 // crash copies the data directory as it is, as a SIGKILL would leave it, and opens the copy.
 func crash(t *testing.T, dir string) (*storage.Store, string) {
 	t.Helper()
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	copied := storage.Killed(t, dir)
 	s, err := storage.OpenStore(storage.Config{Dir: copied})
 	if err != nil {
 		t.Fatal(err)
@@ -181,10 +177,7 @@ func TestIDsToldBeforeTheLogIsWrittenAreNotGivenAgain(t *testing.T) {
 	disk.Fail(storagetest.Write|storagetest.Create, syscall.EIO)
 	told := s.Begin(storage.Session{}).ID()
 	for range 3 {
-		copied := t.TempDir()
-		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		copied := storage.Killed(t, dir)
 		files, err := storage.OpenDir(copied)
 		if err != nil {
 			t.Fatal(err)

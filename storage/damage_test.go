@@ -29,13 +29,7 @@ func fillMany(t *testing.T, clean bool) (dir string, sessions uint64) {
 		}
 		return dir, sessions + 1
 	}
-	killed := t.TempDir()
-	s.committing.Lock()
-	defer s.committing.Unlock()
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	return killed, sessions + 1
+	return Killed(t, dir), sessions + 1
 }
 
 // TestDamagedPageOfTheIndexStopsNoStart changes the kind of each page of the index: the store opens all the same. A page that no start
@@ -294,13 +288,7 @@ func TestDamagedRecordOfAnOpenSessionStopsNoStart(t *testing.T) {
 	for s.index.snapshot().Rows == 0 {
 		s.commit()
 	}
-	killed := t.TempDir()
-	s.committing.Lock()
-	err := os.CopyFS(killed, os.DirFS(dir))
-	s.committing.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	killed := Killed(t, dir)
 	segment := filepath.Join(killed, segmentName(1))
 	b, err := os.ReadFile(segment)
 	if err != nil {

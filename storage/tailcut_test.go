@@ -54,11 +54,7 @@ func killedWithSegments(t *testing.T) (dir string, chunked []byte) {
 		eventually(t, "it is durable", durable(s, r.ID()))
 		eventually(t, "the problem is over", func() bool { return s.Status().Problem == "" }) // else the next would take it for its own
 	}
-	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return dir, chunked
+	return storage.Killed(t, from), chunked
 }
 
 // TestUnreadableSegmentIsKeptAside: a start after a kill that makes a lost index again removes no segment because nothing of it can be read.
@@ -136,10 +132,7 @@ func TestStartThatIsKilledNamesNoChunkTooEarly(t *testing.T) {
 		session, err := after.Session(r.ID())
 		return err == nil && session.State == storage.Done && session.Sides[storage.Response].Body.Complete
 	})
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	copied := storage.Killed(t, dir)
 	files, err := storage.OpenDir(copied)
 	if err != nil {
 		t.Fatal(err)

@@ -128,10 +128,7 @@ func TestWeekOfUse(t *testing.T) {
 			clock.Add(int64(8 * time.Hour))
 			s = open()
 		case h%30 == 29: // killed
-			killed := t.TempDir()
-			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
+			killed := Killed(t, dir)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ async function talk(device: Page, address: string, messages: string[]): Promise<
 
 for (const protocol of ["http", "https"] as const) {
 	test(`a page's WebSocket over ${protocol} is listed message by message, as they come`, async ({ device, dashboard, origin }) => {
-		await device.goto(origin.url(protocol, "/page/small"));
+		await device.goto(origin.url(protocol, "/json/page"));
 		const address = origin.url(protocol, "/socket/chat").replace("http", "ws");
 		const first = JSON.stringify({ hello: "world", numbers: [1, 2, 3] });
 		expect(await talk(device, address, [first, "second"])).toEqual([first, "second"]);
@@ -66,7 +66,7 @@ for (const protocol of ["http", "https"] as const) {
 }
 
 test("a share shows its session's messages as they come", async ({ browser, device, millpond, origin }) => {
-	await device.goto(origin.url("https", "/page/small"));
+	await device.goto(origin.url("https", "/json/page"));
 	const address = origin.url("https", "/socket/shared").replace("http", "ws");
 	await talk(device, address, ["before"]);
 	const [session] = await millpond.sessions("/socket/shared");
@@ -88,7 +88,7 @@ test("a share shows its session's messages as they come", async ({ browser, devi
 });
 
 test("a page's EventSource is listed event by event, as they come", async ({ device, dashboard, origin }) => {
-	await device.goto(origin.url("http2", "/page/small"));
+	await device.goto(origin.url("http2", "/json/page"));
 	const address = origin.url("http2", "/events/ticks?count=1000&pace=200ms");
 	await device.evaluate(
 		(url) =>

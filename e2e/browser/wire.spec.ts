@@ -35,7 +35,7 @@ test("the overview shows the connection, its certificates, and what HTTP/2 frame
 });
 
 test("the overview shows chunk extensions", async ({ dashboard, device, origin }) => {
-	await device.goto(origin.url("http", "/page/chunks"));
+	await device.goto(origin.url("http", "/json/page"));
 	await device.evaluate(async () => (await fetch("/get/odd?seed=1&size=5000&framing=odd")).arrayBuffer());
 	await dashboard.getByRole("row").filter({ hasText: "/get/odd" }).click();
 	const table = dashboard.getByRole("tabpanel").getByRole("table").nth(1);
