@@ -38,10 +38,17 @@ func newRepairCase(t *testing.T) *repairCase { return newRepairCaseOf(t, 9<<20) 
 func newRepairCaseOf(t *testing.T, size int) *repairCase {
 	t.Helper()
 	c := &repairCase{dir: t.TempDir(), kept: make(map[uint64]kept)}
-	s := openTest(t, c.dir)
+	s, err := OpenStore(Config{Dir: c.dir, still: true}) // else what each segment holds is a matter of time
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.log.limit = 12 << 10
 	record := func(n, size int) uint64 {
 		body := noise(uint64(n), size)
+		small := size <= 1000
+		if small {
+			s.committing.Lock() // it is in the log once, ended
+		}
 		r := s.Begin(Session{Method: "GET", Host: "example.com", Path: fmt.Sprint("/session-", n), Sides: [2]Message{{Head: noise(uint64(n), 30)}}})
 		r.Change(func(s *Session) { s.TLS = &TLS{} })
 		chain := s.Chain([][]byte{noise(7, 500)})
@@ -49,6 +56,9 @@ func newRepairCaseOf(t *testing.T, size int) *repairCase {
 		give(r.Body(Response), body)
 		r.Body(Response).Complete()
 		r.End(Done, "")
+		if small {
+			s.committing.Unlock()
+		}
 		c.kept[r.ID()] = kept{body: body}
 		waitDurable(t, s)
 		return r.ID()
