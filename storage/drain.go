@@ -325,6 +325,9 @@ func reason(err error) string {
 	if diskFull(err) {
 		return "the disk is full"
 	}
+	if errors.Is(err, errDirGone) {
+		return errDirGone.Error()
+	}
 	return fmt.Sprintf("the disk failed: %v", err)
 }
 

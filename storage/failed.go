@@ -12,7 +12,9 @@ import (
 func (s *Store) logFailed(err error) {
 	gone, lost, files := s.log.abandon(err)
 	for _, name := range files {
-		s.removeFile(name)
+		if !errors.Is(err, errDirGone) { // else a file of that name is another
+			s.removeFile(name)
+		}
 	}
 	s.tail = gone.from
 	s.recent.forgetAll()

@@ -59,6 +59,9 @@ func chunkName(sum []byte) string {
 
 // newIncoming makes the file for what follows the first start bytes of a body.
 func (s *Store) newIncoming(r *Recording, side Side, start uint64) (*incoming, error) {
+	if err := s.gone(); err != nil {
+		return nil, err
+	}
 	in := &incoming{number: s.incomingNumber.Add(1), rec: r, side: side, start: start, sha: sha256.New(), synced: s.now(), toldAt: s.now()}
 	f, err := s.files.OpenFile(incomingName(in.number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {

@@ -49,6 +49,7 @@ type log struct {
 	files Files
 	limit uint64             // segmentSize, but for tests
 	head  func() segmentHead // what the next segment's head says, without numbers
+	gone  func() error       // why writing is in vain; nil, but for tests: it never is
 
 	mu       sync.Mutex
 	current  *segment
@@ -158,9 +159,19 @@ func (l *log) pending() int {
 func (l *log) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	var gone error
+	if l.gone != nil {
+		gone = l.gone()
+	}
 	l.mu.Lock()
 	todo := len(l.blocks)
+	if gone != nil {
+		l.failed = gone
+	}
 	l.mu.Unlock()
+	if gone != nil {
+		return gone
+	}
 	for range todo {
 		l.mu.Lock()
 		b := l.blocks[0]

@@ -39,7 +39,9 @@ func (s *Store) Status() Status {
 		st.Bytes = use.sessions() + use.indexFree + use.derived
 		st.Retention = s.retentionNow(use.settled(), st.Free)
 	}
-	if p := s.trouble.Load(); p != nil {
+	if gone := s.gone(); gone != nil { // also before anything is captured
+		st.Problem = reason(gone)
+	} else if p := s.trouble.Load(); p != nil {
 		st.Problem = *p
 	} else if s.room.isFull() {
 		st.Problem = reason(errNoRoom)

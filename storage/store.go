@@ -86,6 +86,8 @@ type Store struct {
 	closed    atomic.Bool
 
 	controlled atomic.Bool // there is a control file
+	format     fs.FileInfo // of the format file, as it was found; nil: not yet
+	dirGone    atomic.Bool // see gone
 
 	incomingNumber atomic.Uint64
 	reserved       atomic.Uint64
@@ -194,6 +196,9 @@ func openStore(cfg Config) (_ *Store, err error) {
 	if err := s.files.SyncDir("."); err != nil {
 		return nil, fmt.Errorf("sync data directory: %w", err)
 	}
+	if s.format, err = s.files.Stat("format"); err != nil {
+		return nil, fmt.Errorf("look at format of data: %w", err)
+	}
 	s.handles = newHandles(s.files)
 	s.room.files = s.files
 	s.log = s.newLog()
@@ -210,7 +215,7 @@ func openStore(cfg Config) (_ *Store, err error) {
 }
 
 func (s *Store) newLog() *log {
-	return &log{files: s.files, limit: segmentSize, head: s.segmentHead}
+	return &log{files: s.files, limit: segmentSize, head: s.segmentHead, gone: s.gone}
 }
 
 // segmentHead says what the next segment's head carries from those before. The log's lock is held.
@@ -300,6 +305,9 @@ const troublePause = 10 * time.Second
 
 // problem notes why capture does not work.
 func (s *Store) problem(err error) {
+	if gone := s.gone(); gone != nil {
+		err = gone
+	}
 	text := reason(err)
 	s.crowd.disperse() // waiting would not help
 	old, now := s.trouble.Swap(&text), time.Now().UnixNano()
