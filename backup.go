@@ -38,15 +38,13 @@ func (c backupCommand) Run(line *commandLine, s *streams) error {
 	}
 	show := showBackup(s.err)
 	lacks := uint64(0)
-	done, err := storage.BackupStopped(ctx, string(line.Data), storage.BackupTo{
-		Dir: dir, WithoutCA: c.WithoutCA, Copy: c.Copy, Progress: show,
-		Lacks: func(problem string) {
-			lacks++
-			fmt.Fprintln(s.out, problem)
-		},
-	})
+	lack := func(problem string) {
+		lacks++
+		fmt.Fprintln(s.out, problem)
+	}
+	done, err := storage.BackupStopped(ctx, string(line.Data), storage.BackupTo{Dir: dir, WithoutCA: c.WithoutCA, Copy: c.Copy, Progress: show, Lacks: lack})
 	if errors.Is(err, storage.ErrLocked) {
-		done, err = c.ask(ctx, string(line.Data), dir, err, show)
+		done, err = c.ask(ctx, string(line.Data), dir, err, show, lack)
 	}
 	if ctx.Err() != nil {
 		return errors.New("the backup was broken off; what it had made is removed")
@@ -85,7 +83,7 @@ func size(n uint64) string {
 }
 
 // ask has the Millpond that holds the data directory make the backup. locked is the error that names it.
-func (c backupCommand) ask(ctx context.Context, data, dir string, locked error, show func(storage.BackupProgress)) (done storage.BackupProgress, err error) {
+func (c backupCommand) ask(ctx context.Context, data, dir string, locked error, show func(storage.BackupProgress), lack func(string)) (done storage.BackupProgress, err error) {
 	control, err := storage.ReadControl(data)
 	if errors.Is(err, storage.ErrNoControl) {
 		return done, fmt.Errorf("%w: it takes no backup now: it is starting or stopping, another command, or an older Millpond; try again, or stop it first", locked)
@@ -125,8 +123,11 @@ func (c backupCommand) ask(ctx context.Context, data, dir string, locked error, 
 			return done, errors.New(line.Error)
 		case line.Done:
 			return line.BackupProgress, nil
+		case line.Lacks != "":
+			lack(line.Lacks)
+		default:
+			show(line.BackupProgress)
 		}
-		show(line.BackupProgress)
 	}
 	return done, errors.New("the Millpond that made the backup ended before it was whole: nothing is there, or what is there is no data directory; try again")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -196,6 +197,36 @@ func TestCommandsWithoutData(t *testing.T) {
 		empty, err := os.ReadDir(dir)
 		if err != nil || len(empty) > 0 {
 			t.Errorf("left in it: %v, %v", empty, err)
+		}
+	}
+}
+
+// TestBackupOfDamagedDataWhileServing: what is gone is told, as of a stopped Millpond, and what there is is backed up.
+func TestBackupOfDamagedDataWhileServing(t *testing.T) {
+	data, to := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup")
+	p := serve(t, "--data", data)
+	p.capture(t, 4)
+	chunks, err := filepath.Glob(filepath.Join(data, "chunks", "*", "*"))
+	if err != nil || len(chunks) < 2 {
+		t.Fatal(chunks, err)
+	}
+	if err := errors.Join(os.Remove(chunks[0]), os.Truncate(chunks[1], 1000)); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--copy"}} {
+		out, errOut, code := output(t, append([]string{"--data", data, "backup", to}, flags...)...)
+		if code != 1 || strings.Count(out, "\n") != 2 || !strings.Contains(errOut, "is incomplete: 2 things") ||
+			!strings.Contains(out, filepath.Base(chunks[0])+": it is gone") || !strings.Contains(out, filepath.Base(chunks[1])+": 1000 bytes long, want ") {
+			t.Errorf("%v: exit %d, %s%s", flags, code, out, errOut)
+		}
+		again := serve(t, "--data", to)
+		var list struct{ Sessions []struct{ ID uint64 } }
+		if again.call(t, "/api/sessions?limit=500", &list); len(list.Sessions) != 4 {
+			t.Errorf("%v: it has %d sessions", flags, len(list.Sessions))
+		}
+		again.stop(t)
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type BackupRequest struct {
 // BackupLine is a line of the answer. The last one has Done or Error.
 type BackupLine struct {
 	storage.BackupProgress
+	Lacks string `json:"lacks,omitempty"` // what is gone or damaged, and so is in the backup
 	Done  bool   `json:"done,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -53,6 +54,10 @@ func (s *Server) serveBackup(w http.ResponseWriter, r *http.Request) {
 	done, err := s.store.Backup(ctx, storage.BackupTo{
 		Dir: in.Dir, WithoutCA: in.WithoutCA, Copy: in.Copy, Authority: &s.replacing,
 		Progress: func(p storage.BackupProgress) { tell(BackupLine{BackupProgress: p}) },
+		Lacks: func(problem string) {
+			s.log.Warn("back up", "lacks", problem)
+			tell(BackupLine{Lacks: problem})
+		},
 	})
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ type BackupTo struct {
 	Authority sync.Locker // held while the authority is copied. Nil: nobody replaces it meanwhile
 
 	Progress func(BackupProgress) // nil: nobody asks. The first call is before anything is copied
-	Lacks    func(problem string) // is told by BackupStopped what is gone or damaged, in words for people, and so is in the backup. Nil: nobody asks
+	Lacks    func(problem string) // is told what is gone or damaged, in words for people, and so is in the backup. Nil: nobody asks
 	Files    Files                // of Dir, for tests. Nil: the disk
 }
 
@@ -50,7 +50,7 @@ type backups struct {
 
 // Backup copies the store, which goes on, into a directory that is a data directory then: every session that was durable when Backup was called, settings,
 // shares, the certificate authority. Segments of the log and chunks, which never change, become further names of the same files where the file system has
-// that. Until it returns, what is deleted keeps its room on the disk; where that becomes full, the backup is broken off. What it had made is removed after an
+// that. That what the index names is there with its length is looked at; that the index is sound is not. Until it returns, what is deleted keeps its room on the disk; where that becomes full, the backup is broken off. What it had made is removed after an
 // error.
 func (s *Store) Backup(ctx context.Context, to BackupTo) (BackupProgress, error) {
 	if !s.backups.running.TryLock() {
@@ -71,7 +71,7 @@ func (s *Store) Backup(ctx context.Context, to BackupTo) (BackupProgress, error)
 		return BackupProgress{}, err
 	}
 	b.full = func() bool { return s.hold.any() && s.room.isFull() }
-	b.settings = &s.setting
+	b.settings, b.marked = &s.setting, true
 	s.hold.begin()
 	defer s.endHold()
 	return b.run(func() error { return s.planBackup(b) })
@@ -244,7 +244,7 @@ func (b *backup) planStopped() error {
 		return err
 	}
 	for _, e := range entries { // several where a compaction or a migration was broken off: whoever opens the backup ends it
-		if !strings.HasPrefix(e.Name(), indexName) || strings.HasPrefix(e.Name(), indexName+".damaged") {
+		if e.Name() != backupMark && !strings.HasPrefix(e.Name(), indexName) || strings.HasPrefix(e.Name(), indexName+".damaged") {
 			continue
 		}
 		info, err := e.Info()

@@ -18,6 +18,9 @@ const (
 	// Millpond takes the directory for data.
 	backupPart = "millpond.part"
 
+	// backupMark is a file in a backup of a store that was in use, until it is opened: what was open is interrupted then, and not because Millpond ended.
+	backupMark = "backup"
+
 	// backupSlack is room in bytes for directories and what grows meanwhile.
 	backupSlack = 1 << 20
 )
@@ -37,6 +40,7 @@ type backup struct {
 	done      func() error // lets go of what index reads; nil: nothing
 	list      []backupFile // beside settings and the authority
 	settings  sync.Locker  // held while settings are copied; nil: nobody changes them
+	marked    bool         // it gets a backupMark
 	full      func() bool  // the data directory's disk is full, and the backup keeps room from it; nil: it never is
 
 	links    bool // files that never change are linked
@@ -134,6 +138,11 @@ func (b *backup) make(plan func() error) error {
 			return err
 		}
 	}
+	if b.marked {
+		if err := b.write(backupMark, func(w io.Writer) error { _, err := io.WriteString(w, "made while Millpond ran\n"); return err }); err != nil {
+			return err
+		}
+	}
 	return b.copyFile(backupFile{name: "format", length: 64})
 }
 
@@ -208,6 +217,16 @@ func (b *backup) put(f backupFile) error {
 	}
 	if err := b.mkdir(path.Dir(f.name)); err != nil {
 		return err
+	}
+	if f.open == nil && b.to.Lacks != nil {
+		info, err := b.from.Stat(f.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			b.to.Lacks(f.name + ": it is gone")
+			return nil
+		}
+		if err == nil && uint64(info.Size()) < f.length {
+			b.to.Lacks(fmt.Sprintf("%s: %d bytes long, want %d", f.name, info.Size(), f.length))
+		}
 	}
 	if b.links && f.fixed {
 		err := b.link(f.name, f.name)

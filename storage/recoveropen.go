@@ -63,6 +63,19 @@ type recovered struct {
 
 // recoverOpen ends the sessions that were open, with what proves to be on disk.
 func (s *Store) recoverOpen(leftover map[uint64]bool) error {
+	_, err := s.files.Stat(backupMark)
+	backup := err == nil
+	if err := s.endOpen(leftover, backup); err != nil || !backup {
+		return err
+	}
+	if err := s.files.Remove(backupMark); err != nil { // before another session is open
+		return err
+	}
+	return s.files.SyncDir(".")
+}
+
+// endOpen is recoverOpen, of a backup of a store that was in use or of what a Millpond left that was ended.
+func (s *Store) endOpen(leftover map[uint64]bool, backup bool) error {
 	ids := make([]uint64, 0, len(s.index.open))
 	for id := range s.index.open {
 		ids = append(ids, id)
@@ -76,7 +89,7 @@ func (s *Store) recoverOpen(leftover map[uint64]bool) error {
 			s.appendValue(rec, rec.gone)
 			continue
 		}
-		session, err := s.recoverSession(o, leftover, &files)
+		session, err := s.recoverSession(o, leftover, &files, backup)
 		if err != nil {
 			return err
 		}
@@ -149,7 +162,11 @@ func sessionOfRow(row *Row) *Session {
 	}
 }
 
-func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *[]recovered) (*Session, error) {
+func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *[]recovered, backup bool) (*Session, error) {
+	ended, why := "Millpond was ended", "Millpond was ended before the session was"
+	if backup {
+		ended, why = "the backup was made", "The backup was made before the session ended"
+	}
 	session, err := s.begunSession(o)
 	if err != nil {
 		return nil, err
@@ -170,7 +187,7 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 		}
 		body.Passed = max(body.Size, known.Passed)
 		if body.Missing = known.Missing; body.Missing == "" && body.Passed > body.Size {
-			body.Missing = fmt.Sprintf("captured to byte %d: Millpond was ended", body.Size)
+			body.Missing = fmt.Sprintf("captured to byte %d: %s", body.Size, ended)
 		}
 		whole = whole && body.Size == known.Size
 		*known = body
@@ -187,7 +204,7 @@ func (s *Store) recoverSession(o *openSession, leftover map[uint64]bool, files *
 		}
 	}
 	if !whole {
-		session.State, session.Error = Interrupted, "Millpond was ended before the session was"
+		session.State, session.Error = Interrupted, why
 	}
 	return session, nil
 }

@@ -41,7 +41,7 @@ const (
 	Done                  // both sides were relayed whole
 	ClientAborted         // the client left before the end
 	UpstreamAborted       // upstream broke off before the end
-	Interrupted           // Millpond itself was ended before the session was
+	Interrupted           // Millpond itself was ended before the session was, or a backup was made
 	Failed                // no exchange took place; Error says why
 )
 

@@ -20,7 +20,7 @@ export const stateMeaning: Record<Summary["state"], string> = {
 	done: "Both sides were relayed whole.",
 	client_aborted: "The client left before the end. What had passed by then is here.",
 	upstream_aborted: "The server broke off before the end, and the client saw a broken body too. What had passed by then is here.",
-	interrupted: "Millpond itself was ended before this session was. What had been written by then is here.",
+	interrupted: "Millpond itself was ended, or the backup was made, before this session ended. What had been written by then is here.",
 	failed: "No exchange took place.",
 };
 
