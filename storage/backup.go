@@ -50,8 +50,8 @@ type backups struct {
 
 // Backup copies the store, which goes on, into a directory that is a data directory then: every session that was durable when Backup was called, settings,
 // shares, the certificate authority. Segments of the log and chunks, which never change, become further names of the same files where the file system has
-// that. That what the index names is there with its length is looked at; that the index is sound is not. Until it returns, what is deleted keeps its room on the disk; where that becomes full, the backup is broken off. What it had made is removed after an
-// error.
+// that. That what the index names is there with its length is looked at; that the index is sound is not. Until it returns, what is deleted keeps its room on
+// the disk; where that becomes full, the backup is broken off. What it had made is removed after an error.
 func (s *Store) Backup(ctx context.Context, to BackupTo) (BackupProgress, error) {
 	if !s.backups.running.TryLock() {
 		return BackupProgress{}, fmt.Errorf("%w: another backup runs, or Millpond is stopping: try again later", ErrBackup)
