@@ -59,7 +59,14 @@ func (f *figures) line() string {
 // markdown tells what was done, for docs/reliability.md.
 func (r *result) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; it ran for %v, seed %d: `npm run torture -- --kills %d --power %d --faults %d`.\n\n", r.machine, r.took.Round(time.Second), r.plan.seed, r.plan.kills, r.plan.power, r.plan.faults)
+	part := ""
+	for name, value := range map[string]string{"only": r.plan.only, "fault": r.plan.fault} {
+		if value != "" {
+			part += fmt.Sprintf(" --%s %s", name, value)
+		}
+	}
+	fmt.Fprintf(&b, "%s; it ran for %v, seed %d: `npm run torture -- --kills %d --power %d --faults %d%s`.\n\n",
+		r.machine, r.took.Round(time.Second), r.plan.seed, r.plan.kills, r.plan.power, r.plan.faults, part)
 	b.WriteString("| what | figure |\n|---|---:|\n")
 	row := func(what string, figure any) { fmt.Fprintf(&b, "| %s | %v |\n", what, figure) }
 	row("SIGKILL under load, at a random moment", r.kills.Load())
