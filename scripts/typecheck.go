@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Checks that the program's packages and all they import have right types on the platforms named. Compiling takes ten times as long, and a
-// file of ours is for one system, not for one architecture: what a type check does not see, a release's build does.
+// Checks that the program's packages and all they import have right types on the platforms named. Compiling takes ten times as long; what a type
+// check does not see, a release's build does.
 package main
 
 import (

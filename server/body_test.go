@@ -201,8 +201,13 @@ func TestBodyThatIsNotThere(t *testing.T) {
 	r := newRig(t)
 	r.disk.SetSpace(20<<20, 1<<40) // enough for records, not for bodies
 	refused := r.record(exchange{url: "http://a/refused", response: "text"})
+	ask := func() *http.Response { return r.call("GET", bodyPath(refused, "response"), "") }
+	eventually(t, "the disk has refused it", func() bool { // until then it is read from memory
+		res := ask()
+		return res.StatusCode != 200 || r.text(res) != "text"
+	})
 	for range 2 { // at once, and from the index
-		res := r.call("GET", bodyPath(refused, "response"), "")
+		res := ask()
 		if got := r.text(res); res.StatusCode != 404 || !strings.Contains(got, "captured to byte 0: the disk is full") {
 			t.Errorf("got %s %q", res.Status, got)
 		}

@@ -38,7 +38,7 @@ var furtherSections = []furtherSection{
 		row("HTTP/2: random frames", shown("proxy/h2", "TestRandomFrames")),
 	}},
 	{"Many, long and slow", "what", []further{
-		row("One body of 1 GiB, over each protocol: memory is flat", shown("e2e", "TestOneGiB")),
+		row("One body of 1 GiB, over each protocol: memory is flat", shown("e2e", "TestMemoryOfLargeBodies")),
 		row("Three hundred clients at once, over each protocol: memory is bounded", shown("e2e", "TestMemoryOfManyClients")),
 		row("Connections that both sides end in every ugly way leave no goroutine, descriptor or memory", shown("proxy", "TestUglyConnectionsLeaveNothing")),
 		row("Many hosts, one CONNECT each: every certificate is right, and the cache of leaves and memory are bounded", shown("proxy", "TestManyHosts")),
