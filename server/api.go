@@ -151,11 +151,11 @@ func (s *Server) registerSessions(api huma.API) {
 	huma.Register(api, operation("DELETE", "/api/sessions", "delete-sessions", "Delete the sessions that match a filter, or all",
 		"What begins after the call is not touched. Sessions that are open are dropped at their end. It answers when all are gone; a caller that leaves before ends it, and what is not gone by then stays. One deletion runs at a time, the others wait."), s.deleteSessions)
 	start := operation("POST", "/api/deletions", "start-deletion", "Delete as delete-sessions does, without a wait for the end",
-		"The status, also that of the live connection, tells how far it is.")
+		"The status, also that of the live connection, tells how far it is, and for a minute after its end how many went.")
 	start.DefaultStatus = http.StatusAccepted
 	huma.Register(api, start, s.startDeletion)
 	huma.Register(api, operation("DELETE", "/api/deletions/{id}", "cancel-deletion", "Cancel a deletion",
-		"What is not gone yet stays. One that failed is no longer told of."), s.cancelDeletion)
+		"What is not gone yet stays. One that ended or failed is no longer told of."), s.cancelDeletion)
 	huma.Register(api, operation("GET", "/api/sessions/{id}", "get-session", "All that is known of a session but its bodies' bytes"), s.getSession)
 	huma.Register(api, operation("GET", "/api/sessions/{id}/certificates", "get-certificates", "The certificates that upstream showed, none where it showed none"), s.getCertificates)
 	huma.Register(api, operation("DELETE", "/api/sessions/{id}", "delete-session", "Delete a session"), s.deleteSession)

@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// maxDeletions bounds the deletions of many sessions that run, wait or failed at a time. One runs.
+	// maxDeletions bounds the deletions of many sessions that run, wait or failed at a time, and with those the notices of ended ones. One runs.
 	maxDeletions = 8
+
+	// endedShown is how long one that ended is still told of, so that who asked learns how many went.
+	endedShown = time.Minute
 
 	// deleteStep is how many sessions are deleted before a deletion's progress is told again.
 	deleteStep = 500
@@ -58,7 +61,7 @@ func (d *deletions) start(ctx context.Context, filter string) (*deletion, error)
 	status := d.store.Status()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.all) >= maxDeletions {
+	if d.expire(); len(d.all) >= maxDeletions && !d.makeRoom() {
 		return nil, problem(http.StatusServiceUnavailable, "There are %d deletions already. Wait until one has ended, or cancel one.", maxDeletions)
 	}
 	d.last++
@@ -70,6 +73,29 @@ func (d *deletions) start(ctx context.Context, filter string) (*deletion, error)
 	d.all = append(d.all, one)
 	return one, nil
 }
+
+// expire forgets those that ended long enough ago. The caller holds mu.
+func (d *deletions) expire() {
+	d.all = slices.DeleteFunc(d.all, func(one *deletion) bool { return one.isNotice() && d.now().Sub(*one.Ended) >= endedShown })
+}
+
+// makeRoom forgets the one that ended first, and reports whether there was one. The caller holds mu.
+func (d *deletions) makeRoom() bool {
+	first := -1
+	for i, one := range d.all {
+		if one.isNotice() && (first < 0 || one.Ended.Before(*d.all[first].Ended)) {
+			first = i
+		}
+	}
+	if first < 0 {
+		return false
+	}
+	d.all = slices.Delete(d.all, first, first+1)
+	return true
+}
+
+// isNotice reports whether all that is left of it is to tell that it ended. One that failed stays until somebody has seen it.
+func (one *deletion) isNotice() bool { return one.Ended != nil && one.Problem == "" }
 
 // run deletes, once those before have ended, and returns how many sessions went. It ends early with an error where it is cancelled.
 func (d *deletions) run(one *deletion) (int, error) {
@@ -101,29 +127,43 @@ func (d *deletions) run(one *deletion) (int, error) {
 	if err = errors.Join(err, failed); err == nil && one.matches == nil {
 		n, last := d.store.DeleteThrough(one.ctx, one.cutoff) // also what is so new that nothing tells of it yet
 		count, err = count+n, last
+		d.mu.Lock()
+		one.Done = uint64(count)
+		d.mu.Unlock()
 	}
 	return count, err
 }
 
-// end forgets a deletion; with a problem it is kept, for people, until it is cancelled.
-func (d *deletions) end(one *deletion, problem string) {
+// end keeps what came of a deletion, for people: how many went for a while, a problem until they have seen it.
+func (d *deletions) end(one *deletion, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ended := d.now().UTC()
+	one.Running, one.Ended = false, &ended
+	if one.Cancelled = err != nil && one.ctx.Err() != nil; err != nil && !one.Cancelled {
+		one.Problem = err.Error()
+	}
+	one.cancel()
+}
+
+// forget ends a deletion whose caller is told himself what came of it.
+func (d *deletions) forget(one *deletion) {
 	one.cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if one.Running, one.Problem = false, problem; problem == "" {
-		d.all = slices.DeleteFunc(d.all, func(other *deletion) bool { return other == one })
-	}
+	d.all = slices.DeleteFunc(d.all, func(other *deletion) bool { return other == one })
 }
 
-// stop cancels a deletion, and reports whether there was one.
+// stop cancels a deletion, or forgets one that ended, and reports whether there was one.
 func (d *deletions) stop(id uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.expire()
 	i := slices.IndexFunc(d.all, func(one *deletion) bool { return one.ID == id })
 	if i < 0 {
 		return false
 	}
-	if d.all[i].cancel(); d.all[i].Problem != "" {
+	if d.all[i].cancel(); d.all[i].Ended != nil {
 		d.all = slices.Delete(d.all, i, i+1)
 	}
 	return true
@@ -133,6 +173,7 @@ func (d *deletions) stop(id uint64) bool {
 func (d *deletions) list() (all []Deletion) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.expire()
 	for _, one := range d.all {
 		all = append(all, one.Deletion)
 	}
@@ -157,7 +198,7 @@ func (s *Server) deleteSessions(ctx context.Context, in *deleteInput) (*answer[D
 	if err != nil {
 		return nil, err
 	}
-	defer s.deletions.end(one, "")
+	defer s.deletions.forget(one)
 	n, err := s.deletions.run(one)
 	if err != nil {
 		return nil, s.failed("delete the sessions", err)
@@ -178,12 +219,10 @@ func (s *Server) startDeletion(_ context.Context, in *startDeletionInput) (*answ
 	shown := one.Deletion
 	s.work.Go(func() {
 		_, err := s.deletions.run(one)
-		problem := ""
 		if err != nil && one.ctx.Err() == nil {
 			s.log.Error("delete sessions", "err", err)
-			problem = err.Error()
 		}
-		s.deletions.end(one, problem)
+		s.deletions.end(one, err)
 	})
 	return answerWith(shown, nil)
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func (r *rig) deletions() []Deletion {
@@ -38,7 +41,7 @@ func TestDeletionIsToldOfAndCancelled(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := r.server.deletions.run(one)
-		r.server.deletions.end(one, "")
+		r.server.deletions.end(one, err)
 		ended <- err
 	}()
 	var all []Deletion
@@ -59,9 +62,21 @@ func TestDeletionIsToldOfAndCancelled(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "none is told of", func() bool { return len(r.deletions()) == 0 })
-	if left := r.store.Status().Sessions; left != 200-all[0].Done {
+	eventually(t, "both have ended", func() bool {
+		all = r.deletions()
+		return len(all) == 2 && all[0].Ended != nil && all[1].Ended != nil
+	})
+	if !all[0].Cancelled || all[0].Running || !all[1].Cancelled || all[1].Done != 0 {
+		t.Errorf("got %+v", all)
+	}
+	if left := r.store.Status().Sessions; left != 200-all[0].Done || left == 0 {
 		t.Errorf("%d sessions are left, %d were deleted of 200", left, all[0].Done)
+	}
+	for _, d := range all { // which takes the notice away
+		r.json(r.call("DELETE", fmt.Sprint("/api/deletions/", d.ID), ""), 204, nil)
+	}
+	if all = r.deletions(); len(all) != 0 {
+		t.Errorf("got %+v", all)
 	}
 	if res := r.call("DELETE", fmt.Sprint("/api/deletions/", waiting.ID), ""); res.StatusCode != 404 {
 		t.Errorf("cancelled again: %s", res.Status)
@@ -105,7 +120,9 @@ func TestDeletionsWaitAndEnd(t *testing.T) {
 		t.Error("a deletion did not wait")
 	}
 	<-r.server.deletions.turn
-	eventually(t, "all had their turn", func() bool { return len(r.deletions()) == 0 })
+	eventually(t, "all had their turn", func() bool {
+		return !slices.ContainsFunc(r.deletions(), func(d Deletion) bool { return d.Ended == nil })
+	})
 	r.server.deletions.turn <- struct{}{}
 	r.json(r.call("POST", "/api/deletions", `{"all":true}`), 202, nil) // ends with the server, which waits for it
 }
@@ -117,7 +134,7 @@ func TestFailedDeletionIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.server.deletions.end(one, "the disk failed")
+	r.server.deletions.end(one, errors.New("the disk failed"))
 	if all := r.deletions(); len(all) != 1 || all[0].Problem != "the disk failed" || all[0].Running {
 		t.Errorf("got %+v", all)
 	}
@@ -125,4 +142,63 @@ func TestFailedDeletionIsTold(t *testing.T) {
 	if all := r.deletions(); len(all) != 0 {
 		t.Errorf("got %+v", all)
 	}
+}
+
+// How many went is told for a minute after the end, but not where the call itself answers it.
+func TestEndedDeletionIsTold(t *testing.T) {
+	var later atomic.Int64
+	began := time.Now()
+	r := newRig(t, func(c *Config) { c.Now = func() time.Time { return began.Add(time.Duration(later.Load())) } })
+	for i := range 3 {
+		r.record(exchange{url: fmt.Sprint("http://a.test/", i)})
+	}
+	r.record(exchange{url: "http://b.test/"})
+	var one Deletion
+	r.json(r.call("POST", "/api/deletions", `{"filter":"a.test"}`), 202, &one)
+	var all []Deletion
+	eventually(t, "it has ended", func() bool { all = r.deletions(); return len(all) == 1 && all[0].Ended != nil })
+	if d := all[0]; d.ID != one.ID || d.Done != 3 || d.Running || d.Cancelled || d.Problem != "" {
+		t.Errorf("got %+v", d)
+	}
+	r.json(r.call("DELETE", "/api/sessions", ""), 200, nil)
+	later.Store(int64(endedShown - time.Second))
+	if all = r.deletions(); len(all) != 1 || all[0].ID != one.ID {
+		t.Errorf("got %+v", all)
+	}
+	later.Store(int64(endedShown))
+	if all = r.deletions(); len(all) != 0 {
+		t.Errorf("after a minute: %+v", all)
+	}
+
+	r.record(exchange{url: "http://c.test/"})
+	r.json(r.call("POST", "/api/deletions", `{"all":true}`), 202, nil)
+	eventually(t, "all have gone", func() bool { all = r.deletions(); return len(all) == 1 && all[0].Ended != nil })
+	if all[0].Done != 1 {
+		t.Errorf("got %+v", all)
+	}
+}
+
+// Notices make room for new deletions, the oldest first; what runs, waits or failed does not.
+func TestEndedDeletionsMakeRoom(t *testing.T) {
+	r := newRig(t)
+	for i := range maxDeletions {
+		r.json(r.call("POST", "/api/deletions", `{"filter":"none.test"}`), 202, nil)
+		eventually(t, "it has ended", func() bool { all := r.deletions(); return len(all) == i+1 && all[i].Ended != nil })
+	}
+	r.server.deletions.turn <- struct{}{} // one is under way
+	for i := range maxDeletions {
+		var one Deletion
+		r.json(r.call("POST", "/api/deletions", `{"filter":"none.test"}`), 202, &one)
+		all := r.deletions()
+		if len(all) != maxDeletions || all[maxDeletions-1].ID != one.ID {
+			t.Fatalf("got %+v", all)
+		}
+		if i < maxDeletions-1 && (all[0].Ended == nil || all[0].ID != uint64(i)+2) {
+			t.Errorf("the oldest did not go: %+v", all)
+		}
+	}
+	if res := r.call("POST", "/api/deletions", `{"filter":"none.test"}`); res.StatusCode != 503 {
+		t.Errorf("one too many: %s", res.Status)
+	}
+	<-r.server.deletions.turn
 }

@@ -194,7 +194,7 @@ type DeletionRequest struct {
 	All    bool   `json:"all,omitempty" doc:"Every session."`
 }
 
-// Deletion is a deletion of many sessions that runs, waits for its turn, or failed.
+// Deletion is a deletion of many sessions that runs, waits for its turn, failed, or ended a moment ago.
 type Deletion struct {
 	ID      uint64    `json:"id"`
 	Filter  string    `json:"filter" doc:"Empty: every session."`
@@ -203,6 +203,9 @@ type Deletion struct {
 	Started time.Time `json:"started"`
 	Running bool      `json:"running" doc:"False while it waits for one before it."`
 	Problem string    `json:"problem,omitempty" doc:"Why it ended early, for people."`
+
+	Ended     *time.Time `json:"ended,omitempty" doc:"When it ended. It is told of for a minute after, one that failed until it is dismissed."`
+	Cancelled bool       `json:"cancelled,omitempty" doc:"It was cancelled before its end."`
 }
 
 // Annotation is what people put on a session. A field left out stays as it is.
@@ -256,7 +259,7 @@ type Status struct {
 	Started   time.Time `json:"started"`
 	Store     Store     `json:"store"`
 
-	Deletions []Deletion `json:"deletions,omitempty" nullable:"false" doc:"The deletions of many sessions that have not ended, in their order."`
+	Deletions []Deletion `json:"deletions,omitempty" nullable:"false" doc:"The deletions of many sessions that have not ended, or did a moment ago, in their order."`
 
 	DurableUntil uint64 `json:"durable_until" doc:"As in store: every ended session up to this id is durable."`
 }

@@ -124,3 +124,16 @@ test("a reload and a bookmark lead back to the filter and the session, and the t
 	await expect(dashboard.getByRole("region", { name: "Session 2", exact: true })).toBeVisible();
 	await expect.poll(() => new URL(dashboard.url()).hash).toBe("#session=2");
 });
+
+test("who deletes by a filter reads afterwards how many went", async ({ dashboard, millpond, origin }) => {
+	await visit(millpond, origin, ["apple", "pear", "pineapple"]);
+	await dashboard.locator("#filter").fill("apple");
+	await expect(dashboard.getByTestId("count")).toHaveText("2 of 3");
+	await dashboard.getByRole("button", { name: "Clear…", exact: true }).click();
+	await dashboard.getByRole("dialog").getByRole("button", { name: /^Delete the 2 sessions/ }).click();
+	const notice = dashboard.getByRole("group", { name: "Deletion" });
+	await expect(notice).toContainText("2 sessions that match “apple” were deleted");
+	expect((await millpond.sessions("")).map((each) => each.path)).toEqual(["/json/pear"]);
+	await notice.getByRole("button", { name: "Dismiss" }).click();
+	await expect(notice).toHaveCount(0);
+});

@@ -54,6 +54,14 @@ test("a session is pinned and noted in the inspector and by key, and the list sa
 	await note.press("Enter");
 	await expect(inspector.getByRole("alert")).toHaveText("Millpond cannot be reached.");
 	await expect(note).toHaveValue("lost?");
+
+	// A narrow screen shows the inspector alone.
+	await dashboard.setViewportSize({ width: 375, height: 700 });
+	await expect(dashboard.getByRole("grid", { name: "Sessions" })).toBeHidden();
+	await expect(inspector.getByRole("alert")).toBeInViewport();
+	await note.press("Escape");
+	await pin.click();
+	await expect(dashboard.locator("[aria-live=assertive]").getByText("Millpond cannot be reached.")).toBeInViewport();
 });
 
 test("who deletes all is told that pinned sessions go, too", async ({ dashboard, millpond, origin }) => {

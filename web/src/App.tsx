@@ -36,6 +36,7 @@ export function App({ dashboard }: { dashboard: Dashboard }) {
 
 function Main({ dashboard }: { dashboard: Dashboard }) {
 	const inspecting = useStore(dashboard.inspecting);
+	const complaint = useStore(dashboard.complaint);
 	const { selected } = useStore(dashboard.list.state);
 	const open = inspecting && selected !== undefined;
 	const [deleting, setDeleting] = useState<Summary>();
@@ -61,6 +62,8 @@ function Main({ dashboard }: { dashboard: Dashboard }) {
 	return (
 		<div className={styles.app}>
 			<TopBar dashboard={dashboard} />
+			{/* Over both panes: on a narrow screen the inspector takes the list's place. */}
+			<div aria-live="assertive">{complaint && <p className={styles.complaint}>{complaint}</p>}</div>
 			<main className={`${styles.middle} ${open ? styles.split : ""}`}>
 				<SessionsPane dashboard={dashboard} />
 				{open && (

@@ -36,7 +36,7 @@ export interface paths {
         put?: never;
         /**
          * Delete as delete-sessions does, without a wait for the end
-         * @description The status, also that of the live connection, tells how far it is.
+         * @description The status, also that of the live connection, tells how far it is, and for a minute after its end how many went.
          */
         post: operations["start-deletion"];
         delete?: never;
@@ -57,7 +57,7 @@ export interface paths {
         post?: never;
         /**
          * Cancel a deletion
-         * @description What is not gone yet stays. One that failed is no longer told of.
+         * @description What is not gone yet stays. One that ended or failed is no longer told of.
          */
         delete: operations["cancel-deletion"];
         options?: never;
@@ -620,11 +620,18 @@ export interface components {
             deleted: number;
         };
         Deletion: {
+            /** @description It was cancelled before its end. */
+            cancelled?: boolean;
             /**
              * Format: int64
              * @description Sessions deleted so far.
              */
             done: number;
+            /**
+             * Format: date-time
+             * @description When it ended. It is told of for a minute after, one that failed until it is dismissed.
+             */
+            ended?: string;
             /** @description Empty: every session. */
             filter: string;
             /** Format: int64 */
@@ -1149,7 +1156,7 @@ export interface components {
             ca: string;
             /** @description The dashboard's listener, host:port. */
             dashboard: string;
-            /** @description The deletions of many sessions that have not ended, in their order. */
+            /** @description The deletions of many sessions that have not ended, or did a moment ago, in their order. */
             deletions?: components["schemas"]["Deletion"][];
             /**
              * Format: int64

@@ -1,8 +1,8 @@
 // What states and flags mean, in words.
 
-import { formatBytes, formatDay, formatDuration, formatNumberOf, formatTime } from "./format";
+import { formatBytes, formatCount, formatDay, formatDuration, formatNumberOf, formatTime } from "./format";
 import { readable } from "./text/wire";
-import type { GoAway, Message, Retention, Session, Summary } from "./types";
+import type { Deletion, GoAway, Message, Retention, Session, Summary } from "./types";
 
 /** How a session ended, or that it has not. */
 export const stateWords: Record<Summary["state"], string> = {
@@ -114,4 +114,16 @@ export function limitsOf(retention: Retention): string {
 	else if (next_started) parts.push(`Next would go one of ${`${formatDay(next_started)} ${formatTime(next_started).slice(0, 5)}`.trim()}.`);
 	if (short) parts.push("The disk cannot hold as much as the limit: it is full before.");
 	return parts.join(" ");
+}
+
+/** How far a deletion of many sessions is, or what came of it. */
+export function deletionWords({ filter, done, total, running, problem, ended, cancelled }: Deletion): string {
+	const which = filter === "" ? "" : ` that match “${filter.length > 20 ? `${filter.slice(0, 20)}…` : filter}”`;
+	const were = done === 1 ? "was" : "were";
+	if (problem) return `Not all sessions${which} were deleted, but ${formatCount(done)}: ${problem}`;
+	if (cancelled && total !== undefined) return `Cancelled: ${formatCount(done)} of ${formatNumberOf(total, "session")} ${were} deleted`;
+	if (cancelled) return `Cancelled: ${formatCount(done)} of the sessions${which} ${were} deleted`;
+	if (ended) return `${formatNumberOf(done, "session")}${done === 1 ? which.replace("match", "matches") : which} ${were} deleted`;
+	if (!running) return `Sessions${which} are deleted next`;
+	return total === undefined ? `Deleting sessions${which}: ${formatCount(done)} so far` : `Deleting ${formatNumberOf(total, "session")}: ${formatCount(done)} so far`;
 }

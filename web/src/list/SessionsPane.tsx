@@ -20,7 +20,6 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 	const traffic = useStore(dashboard.traffic);
 	const status = useStore(dashboard.status);
 	const store = traffic?.store ?? status?.store;
-	const complaint = useStore(dashboard.complaint);
 	const inView = visibleRows(view, view.position);
 	const { rows, first, from } = state;
 	const scale = useMemo(
@@ -39,11 +38,6 @@ export function SessionsPane({ dashboard }: { dashboard: Dashboard }) {
 			{store?.problem && (
 				<p className={styles.problem} role="alert">
 					<b>Not recording:</b> {store.problem}. Traffic still passes.
-				</p>
-			)}
-			{complaint && (
-				<p className={styles.problem} role="alert">
-					{complaint}
 				</p>
 			)}
 			<Deletions dashboard={dashboard} />

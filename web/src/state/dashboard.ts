@@ -147,7 +147,7 @@ export class Dashboard {
 		});
 	}
 
-	/** Ends a deletion, or the notice of one that failed. One that ended by itself meanwhile is no mistake. */
+	/** Ends a deletion, or takes the notice of one that ended or failed away. One that ended by itself meanwhile is no mistake. */
 	async cancelDeletion(id: number): Promise<void> {
 		await this.attempt(async () => {
 			try {
