@@ -58,6 +58,7 @@ type Side struct {
 
 // Status is what the API tells of the program.
 type Status struct {
+	LastID       uint64 `json:"last_id"`
 	DurableUntil uint64 `json:"durable_until"`
 }
 

@@ -325,6 +325,12 @@ func linear(r *run) {
 func sameFile(r *run) {
 	b := newBody(20 << 20)
 	client := r.program.Client(r, r.protocol)
+	var status harness.Status
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if r.program.Get(r, "/api/status", &status); status.DurableUntil >= status.LastID { // what other cases brought is on the disk
+			break
+		}
+	}
 	before := r.onDisk()
 	r.flat(func() {
 		for range 10 {
